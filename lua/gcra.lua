@@ -15,10 +15,10 @@
 -- they hold, they only reduce later credits.
 --
 -- A state in whose queue requests wait has another form, and charges of a quota under which they may have more numbers: see
--- waiting.lua.
+-- waiting.lua. So have those of a quota that warms up: see warming.lua.
 local function gcra(algorithm)
   local SHORT, LONG, HEAD, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 16, 23, 28, 32, 2, 2 ^ 52
-  local PARTS, LARGEST_TAG, QUEUED, WAITING = 32, 176, 177, 7
+  local PARTS, LARGEST_TAG, QUEUED, WAITING, WARMED, WARMING = 32, 176, 177, 7, 178, 11
   -- The offset of the parts of the first credit in a list of credits, four numbers each.
   local AT, FROM, LENGTH, LAST, NEXT = 0, 1, 2, 3, 4
 
@@ -55,17 +55,22 @@ local function gcra(algorithm)
 
   -- The rules of waiting.lua, made only where somebody waits.
   local of_turns, turns
+  -- Likewise those of warming.lua.
+  local of_store, store
 
-  -- Drops credits and turns that have lost their meaning. Otherwise the state of a key that is always in use would carry them for
-  -- ever.
+  -- Drops credits, turns and a store that have lost their meaning. Otherwise the state of a key that is always in use would carry
+  -- them for ever.
   local function forget_dead_notes(state)
     local queue, last = state.queue, state.last
     if queue then
       last = max(last, of_turns().relevant_until(queue))
     end
-    if (queue or last > 0) and last <= now then
+    if (queue or last > 0 or state.cold) and last <= now then
       -- So that it is written whole.
       state.credits, state.last, state.length, state.queue = '', 0, 0, nil
+      if state.cold and of_store().cold_from(state) <= now then
+        state.cold = nil
+      end
     end
   end
 
@@ -86,14 +91,16 @@ local function gcra(algorithm)
 
   local function quota(run, pos)
     local us, full, tag, denominator, rest, full_rest, after = unpack('<ddBddd', run, pos)
-    local wait, parts
-    if algorithm == WAITING then
-      wait, parts, after = unpack('<dB', run, after)
-    end
-    return {
+    local quota = {
       us = us, rest = rest, denominator = denominator, mark = denominator % MARKS, tag = tag, full = full,
-      full_rest = full_rest, latest = now + full, wait = wait, parts = parts,
-    }, us + rest, after
+      full_rest = full_rest, latest = now + full,
+    }
+    if algorithm == WAITING then
+      quota.wait, quota.parts, after = unpack('<dB', run, after)
+    elseif algorithm == WARMING then
+      quota.parts, quota.spent, quota.warm, quota.step, quota.steps, quota.surcharge, after = unpack('<Bddddd', run, after)
+    end
+    return quota, us + rest, after
   end
 
   -- The furthest that a state may lie ahead of now: its largest debt, by the longer drain of two quotas, this one and the one
@@ -119,6 +126,8 @@ local function gcra(algorithm)
     -- The error of a value of another type has no length, and no bytes.
     if length > LONG and byte(found) == QUEUED then
       return of_turns().read(found)
+    elseif length > LONG and byte(found) == WARMED then
+      return of_store().read(found)
     end
     local count = (length - HEAD) / CREDIT
     if length ~= SHORT and length ~= LONG and (count < 1 or count % 1 ~= 0 or count > TOLD_APART) then
@@ -159,8 +168,9 @@ local function gcra(algorithm)
     local most_us, most_rest = furthest(state, quota)
     if is_before(most_us, most_rest, us, rest) then
       leave(state, quota, most_us, most_rest)
-      -- Turns were promised by a clock that no longer counts.
-      state.queue, state.length = nil, state.queue and 0 or state.length
+      -- Turns were promised by a clock that no longer counts, and idle time was stored by it.
+      state.length = (state.queue or state.cold) and 0 or state.length
+      state.queue, state.cold = nil, nil
     end
   end
 
@@ -186,6 +196,11 @@ local function gcra(algorithm)
     local left_us, left_rest = ahead(stands(state, quota))
     local most_us, most_rest = furthest(state, quota)
     local us, rest = left_us + quota.us, left_rest + quota.rest
+    local more, left_in_store
+    if quota.warm then
+      more, left_in_store = of_store().spend(state, quota, left_us, left_rest)
+      us = us + more
+    end
     if rest >= quota.denominator then
       us, rest = us + 1, rest - quota.denominator
     end
@@ -197,6 +212,9 @@ local function gcra(algorithm)
       us, rest = left_us, left_rest
     end
     leave(state, quota, us, rest)
+    if quota.warm then
+      of_store().keep(state, quota, us, rest, left_in_store)
+    end
   end
 
   -- The credits in a state.
@@ -286,6 +304,11 @@ local function gcra(algorithm)
     local shows_us, shows_rest = ahead(moved_up(credits, at, full_us, full_rest))
     local left_us, left_rest = ahead(stands(state, quota))
     local us, rest = quota.us, quota.rest
+    local more, back_in_store
+    if quota.warm then
+      more, back_in_store = of_store().restore(state, quota, left_us, left_rest)
+      us = us + more
+    end
     if is_before(shows_us, shows_rest, us, rest) then
       us, rest = shows_us, shows_rest
     end
@@ -299,6 +322,9 @@ local function gcra(algorithm)
     left_us, left_rest = less(quota, left_us, left_rest, us, rest)
     leave(state, quota, left_us, left_rest)
     remember(state, credits, now + from, us + (rest > 0 and 1 or 0), last)
+    if quota.warm then
+      of_store().keep(state, quota, left_us, left_rest, back_in_store)
+    end
   end
 
   -- Overwrites in place if the expiry stays: in the same cell, of the same width.
@@ -322,6 +348,9 @@ local function gcra(algorithm)
     if last > 0 then
       value, ends = value .. pack('<I7', last) .. packed(state), max(ends, last)
     end
+    if state.cold then
+      value, ends = of_store().head(state) .. value, max(ends, of_store().cold_from(state))
+    end
     set_until(key, value, ends - ends % cell + cell)
   end
 
@@ -330,13 +359,18 @@ local function gcra(algorithm)
     return turns
   end
 
+  function of_store()
+    store = store or warming(read, ahead, stands, leave)
+    return store
+  end
+
   return {
     quota = quota,
     fresh = fresh,
     read = read,
     rebase = rebase,
     passes = algorithm == WAITING and of_turns().passes or passes,
-    take = algorithm == WAITING and of_turns().take or take,
+    take = algorithm == WAITING and of_turns().take or algorithm == WARMING and of_store().take or take,
     debit = debit,
     give_back = give_back,
     write = write,

@@ -1,7 +1,9 @@
 -- All other calls: every rule, every verb, many charges per request, a key in many requests. Reads each state once, runs all
 -- requests one after the other, writes each changed state once.
--- The seventh is GCRA under which requests may wait: see waiting.lua.
-local RULES = { gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra, ban, interval_refill, calendar }
+-- The seventh is GCRA under which requests may wait, and the eleventh GCRA that warms up: see waiting.lua and warming.lua.
+local RULES = {
+  gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra, ban, interval_refill, calendar, gcra,
+}
 local ENFORCE, SHADOW, PROBE = 0, 1, 2
 local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE = 0, 1, 2, 3, 4, 5, 6
 

@@ -274,14 +274,17 @@ impl From<Snapshot> for State {
                 thirty_seconds,
                 credits,
                 queue,
+                cold_at_us,
+                cold_at_ticks,
             } => {
                 let point = Point {
                     us: full_at_us,
                     rest,
                 };
                 let reach = Reach::new(exponent, thirty_seconds);
+                let cold_at = (cold_at_us, cold_at_ticks);
                 Repr::Gcra(gcra::State::restore(
-                    point, rest_of, reach, &credits, &queue,
+                    point, rest_of, reach, &credits, &queue, cold_at,
                 ))
             }
             Snapshot::FixedWindow { window, count } => {
@@ -754,6 +757,8 @@ mod tests {
             thirty_seconds,
             credits,
             queue: QueueMark::default(),
+            cold_at_us: 0,
+            cold_at_ticks: 0,
         };
         for snapshot in [
             gcra(0, 0, 0, vec![]),
@@ -802,6 +807,8 @@ mod tests {
             thirty_seconds: 9,
             credits: vec![],
             queue: QueueMark::default(),
+            cold_at_us: 0,
+            cold_at_ticks: 0,
         });
         let Snapshot::Gcra {
             full_at_us,
@@ -868,6 +875,8 @@ mod tests {
                 })
                 .collect(),
             queue: QueueMark::default(),
+            cold_at_us: 0,
+            cold_at_ticks: 0,
         };
         for (unit, snapshot, until_us) in [
             (fixed, of_fixed(0, 0), 0),

@@ -33,3 +33,9 @@ pub const MAX_ONCE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The most replays of an id that pass uncharged: 100.
 pub const MAX_REPLAYS: u64 = 100;
+
+/// The longest period of a warm-up: an hour.
+pub const MAX_WARM_UP: Duration = Duration::from_secs(60 * 60);
+
+/// The largest cold factor of a warm-up: 100.
+pub const MAX_COLD_FACTOR: u64 = 100;

@@ -78,8 +78,8 @@ pub use backend::{Answer, Backend, ImmediateBackend};
 pub use ban::Ban;
 pub use ban_list::{BanList, BannedCaller};
 pub use bounds::{
-    MAX_BUCKETS, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_ONCE_LIFE, MAX_PERIOD, MAX_REPLAYS,
-    MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS,
+    MAX_BUCKETS, MAX_COLD_FACTOR, MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_ONCE_LIFE, MAX_PERIOD,
+    MAX_REPLAYS, MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS, MAX_WARM_UP,
 };
 pub use calendar::{Calendar, Zone};
 pub use capability::{Capabilities, Capability};

@@ -10,7 +10,7 @@ use crate::algorithm::{
     Algorithm, CalendarWindow, FixedWindow, Gcra, Held, IntervalRefill, OnceRule, Onset, Penalty,
     RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
 };
-use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT};
+use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT, MAX_WARM_UP};
 use crate::quota_error::QuotaError;
 
 /// A limit: how much, per how long, by which algorithm.
@@ -46,12 +46,13 @@ use crate::quota_error::QuotaError;
 ///
 /// # As text
 ///
-/// `LIMIT/PERIOD [burst N] [wait PERIOD] [ALGORITHM …]`, where a period is a unit (`us`, `ms`, `s`, `min`, `h`, `day`, `week`) with
-/// an optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`, `sliding-window`, `rolling-window [N
-/// buckets]`, `sliding-log` or `interval-refill [offset PERIOD]`: `10/s`, `100/min burst 20`, `5/10s`, `1000/day sliding-window`,
-/// `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`, `10/min interval-refill burst 30`. With the feature
-/// `calendar` also the windows of a [`Calendar`]: `1000/month in Europe/Berlin`, `100/day in UTC`. Everyday forms are read as well:
-/// `10 per minute`, `10 req/s`, `5 every 10 s`, in capitals or not. [`parse_all`](Self::parse_all) reads several.
+/// `LIMIT/PERIOD [burst N] [wait PERIOD] [warm up PERIOD [cold factor N]] [ALGORITHM …]`, where a period is a unit (`us`, `ms`,
+/// `s`, `min`, `h`, `day`, `week`) with an optional number before it, and an algorithm is `gcra`, `fixed-window [offset PERIOD]`,
+/// `sliding-window`, `rolling-window [N buckets]`, `sliding-log` or `interval-refill [offset PERIOD]`: `10/s`, `100/min burst
+/// 20`, `5/10s`, `1000/day sliding-window`, `1000/day fixed-window offset 6h`, `300/h rolling-window 60 buckets`, `10/min
+/// interval-refill burst 30`, `100/s burst 1 warm up 10s`. With the feature `calendar` also the windows of a [`Calendar`]:
+/// `1000/month in Europe/Berlin`, `100/day in UTC`. Everyday forms are read as well: `10 per minute`, `10 req/s`, `5 every 10 s`,
+/// in capitals or not. [`parse_all`](Self::parse_all) reads several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quota {
     /// The units per period. Under a refill in intervals, whose rule has those, the burst: the capacity of all rules but one is
@@ -323,8 +324,8 @@ impl Quota {
         if burst > MAX_LIMIT {
             return Err(QuotaError::LimitTooLarge { limit: burst });
         }
-        let wait_us = match &self.rule {
-            Rule::Gcra(rule) => rule.wait_us(),
+        let (wait_us, warm_up) = match &self.rule {
+            Rule::Gcra(rule) => (rule.wait_us(), rule.warm_up()),
             Rule::IntervalRefill(rule) => {
                 let offset_us = rule.offset_us();
                 return match IntervalRefill::new(rule.limit(), self.period_us, offset_us, burst) {
@@ -343,15 +344,48 @@ impl Quota {
             | Rule::Calendar(_)
             | Rule::Held(_)
             | Rule::Ban(_)
-            | Rule::Once(_) => 0,
+            | Rule::Once(_) => (0, None),
         };
         match Gcra::new(self.limit, self.period_us, burst) {
             Ok(rule) => Self {
                 rule: Rule::Gcra(rule),
                 ..self
             }
-            .with_wait(wait_us),
+            .with_extras(wait_us, warm_up),
             Err(error) => Err(error),
+        }
+    }
+
+    /// This quota with the wait and the warm-up of another. No quota has both.
+    const fn with_extras(
+        self,
+        wait_us: u32,
+        warm_up: Option<(u32, u8)>,
+    ) -> Result<Self, QuotaError> {
+        match warm_up {
+            None => self.with_wait(wait_us),
+            Some((warm_us, factor)) => self.with_warm_up(warm_us as u64, factor as u64),
+        }
+    }
+
+    /// This quota that warms up.
+    const fn with_warm_up(self, warm_us: u64, factor: u64) -> Result<Self, QuotaError> {
+        match &self.rule {
+            Rule::Gcra(rule) => match rule.warming(warm_us, factor) {
+                Ok(rule) => Ok(Self {
+                    rule: Rule::Gcra(rule),
+                    ..self
+                }),
+                Err(error) => Err(error),
+            },
+            Rule::Held(_) => Err(QuotaError::NoPeriod),
+            Rule::Ban(_) | Rule::Once(_) => Err(QuotaError::QuotaOfBan),
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
+            | Rule::Calendar(_) => Err(QuotaError::WarmUpOfWindow),
         }
     }
 
@@ -402,6 +436,7 @@ impl Quota {
             return Err(QuotaError::QuotaOfBan);
         }
         let wait_us = saturating_micros(self.longest_wait());
+        let warm_up = self.warm_up_figures();
         let limit = self.limit();
         match rule(limit, self.period_us, algorithm) {
             Ok(rule) => Self {
@@ -409,7 +444,7 @@ impl Quota {
                 rule,
                 ..self
             }
-            .with_wait(wait_us),
+            .with_extras(wait_us, warm_up),
             Err(error) => Err(error),
         }
     }
@@ -467,6 +502,186 @@ impl Quota {
             return Err(QuotaError::WaitTooLong { wait });
         }
         self.with_wait(saturating_micros(wait))
+    }
+
+    /// This quota, which grows cold while it is not used, and then costs more until it has warmed up: for a service whose caches
+    /// are empty after a start or a pause.
+    ///
+    /// A cold budget refills at a third of its rate, or at another part of it if [`cold_factor`](Self::cold_factor) is set. Under
+    /// full load the rate rises evenly, and after `warm_up` it is the quota's own. A key that was never seen is cold; one that is
+    /// not used for `warm_up` is cold again; one that uses a half of its rate or more becomes and stays warm (with a cold factor
+    /// of 3). Nothing passes that would not pass without a warm-up.
+    ///
+    /// The burst stays as it is: `per_second(100)` lets a quiet caller spend 100 at once, warm or cold, at up to three times the
+    /// time to refill. A burst of 1 spaces all requests, as Guava's `RateLimiter.create(100, 10, SECONDS)` does: every 30 ms at
+    /// first, and every 10 ms after ten seconds. All of Guava's figures are the same: the permits that it stores while it is idle,
+    /// their prices, and the times. Other than Guava, a request that does not fit is refused with the exact time of its turn, and a
+    /// request of several units needs a burst of as many.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// const GENTLE: Quota = Quota::per_second(100).burst(1).warm_up(Duration::from_secs(10));
+    /// assert_eq!("100/s burst 1 warm up 10s".parse(), Ok(GENTLE));
+    /// assert_eq!(GENTLE.warm_up_period(), Duration::from_secs(10));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if the result is invalid: see [`try_warm_up`](Self::try_warm_up).
+    #[must_use]
+    #[track_caller]
+    pub const fn warm_up(self, warm_up: Duration) -> Self {
+        built(self.try_warm_up(warm_up))
+    }
+
+    /// This quota, which [warms up](Self::warm_up).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Algorithm, Quota, QuotaError};
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let quota = Quota::per_second(10);
+    /// assert_eq!(quota.try_warm_up(Duration::ZERO), Err(QuotaError::ZeroWarmUp));
+    /// let window = quota.using(Algorithm::SlidingWindow);
+    /// assert_eq!(window.try_warm_up(second), Err(QuotaError::WarmUpOfWindow));
+    /// assert_eq!(quota.wait_up_to(second).try_warm_up(second), Err(QuotaError::WaitOfWarmUp));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the period is zero, not a whole number of microseconds, above [`MAX_WARM_UP`](crate::MAX_WARM_UP) or too short for one
+    /// request, if a cold burst takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill, if the algorithm is not
+    /// [`Gcra`](Algorithm::Gcra), or if requests [wait](Self::wait_up_to) for their turn.
+    pub const fn try_warm_up(self, warm_up: Duration) -> Result<Self, QuotaError> {
+        let factor = match self.warm_up_figures() {
+            Some((_, factor)) => factor as u64,
+            None => USUAL_COLD_FACTOR,
+        };
+        self.warming_up(warm_up, factor)
+    }
+
+    const fn warming_up(self, warm_up: Duration, factor: u64) -> Result<Self, QuotaError> {
+        if warm_up.as_micros() > MAX_WARM_UP.as_micros() {
+            return Err(QuotaError::WarmUpTooLong { warm_up });
+        }
+        match whole_micros(warm_up) {
+            Some(warm_us) => self.with_warm_up(warm_us, factor),
+            None => Err(QuotaError::PeriodNotWhole { period: warm_up }),
+        }
+    }
+
+    /// This quota, of which a unit costs `factor` times as much while it is cold: 3 unless it is set, as in Guava.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// let quota = Quota::per_second(100).warm_up(Duration::from_secs(10)).cold_factor(5);
+    /// assert_eq!(quota.to_string(), "100/s warm up 10s cold factor 5");
+    /// assert_eq!(quota.price_when_cold(), 5);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// While it is built, if the result is invalid: see [`try_cold_factor`](Self::try_cold_factor).
+    #[must_use]
+    #[track_caller]
+    pub const fn cold_factor(self, factor: u64) -> Self {
+        built(self.try_cold_factor(factor))
+    }
+
+    /// This quota with another [cold factor](Self::cold_factor).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, QuotaError};
+    ///
+    /// let quota = Quota::per_second(100);
+    /// assert_eq!(quota.try_cold_factor(5), Err(QuotaError::ColdFactorAlone));
+    /// let gentle = quota.warm_up(Duration::from_secs(10));
+    /// assert_eq!(gentle.try_cold_factor(1), Err(QuotaError::ColdFactor { factor: 1 }));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the factor is not between 2 and [`MAX_COLD_FACTOR`](crate::MAX_COLD_FACTOR), if the quota does not warm up, or if its
+    /// period is too short for one request at this price.
+    pub const fn try_cold_factor(self, factor: u64) -> Result<Self, QuotaError> {
+        match self.warm_up_figures() {
+            Some((warm_us, _)) => self.with_warm_up(warm_us as u64, factor),
+            None => Err(QuotaError::ColdFactorAlone),
+        }
+    }
+
+    /// The time in which it [warms up](Self::warm_up). Zero if it does not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// assert_eq!(Quota::per_second(10).warm_up_period(), Duration::ZERO);
+    /// ```
+    #[must_use]
+    pub const fn warm_up_period(&self) -> Duration {
+        match self.warm_up_figures() {
+            Some((warm_us, _)) => Duration::from_micros(warm_us as u64),
+            None => Duration::ZERO,
+        }
+    }
+
+    /// The number of times as much that a unit costs while it is [cold](Self::cold_factor). 1 if the quota does not warm up.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Quota;
+    ///
+    /// let quota = Quota::per_second(10);
+    /// assert_eq!(quota.price_when_cold(), 1);
+    /// assert_eq!(quota.warm_up(Duration::from_secs(10)).price_when_cold(), 3);
+    /// ```
+    #[must_use]
+    pub const fn price_when_cold(&self) -> u64 {
+        match self.warm_up_figures() {
+            Some((_, factor)) => factor as u64,
+            None => 1,
+        }
+    }
+
+    const fn warm_up_figures(&self) -> Option<(u32, u8)> {
+        match &self.rule {
+            Rule::Gcra(rule) => rule.warm_up(),
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
+            | Rule::Calendar(_)
+            | Rule::Held(_)
+            | Rule::Ban(_)
+            | Rule::Once(_) => None,
+        }
+    }
+
+    /// The figures of a charge under a quota that warms up: the idle time that it spends in 2^-20 µs, the width of a step of the
+    /// cold part likewise, the number of its steps, and the surcharge for all of that part in µs. For backends.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn warmth(&self, cost: u64) -> Option<[u64; 4]> {
+        match &self.rule {
+            Rule::Gcra(rule) => rule.warmth(cost),
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
+            | Rule::Calendar(_)
+            | Rule::Held(_)
+            | Rule::Ban(_)
+            | Rule::Once(_) => None,
+        }
     }
 
     /// This quota for one request that waits at most `most`, because its caller goes away then. A wait is never made longer,
@@ -782,6 +997,9 @@ impl fmt::Debug for Quota {
     }
 }
 
+/// The price of a cold unit unless another is set: Guava's.
+const USUAL_COLD_FACTOR: u64 = 3;
+
 const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, QuotaError> {
     // The period of a limit on how many at once, which no other algorithm can decide.
     if period_us == 0 {
@@ -905,6 +1123,10 @@ mod tests {
                 minute(100)
                     .using(Algorithm::IntervalRefill { offset })
                     .burst(70),
+            ),
+            (
+                minute(100).warm_up(wait).cold_factor(4),
+                minute(100).burst(70).warm_up(wait).cold_factor(4),
             ),
             (
                 Concurrent::at_most(100).into(),
@@ -1042,6 +1264,76 @@ mod tests {
             (
                 quota.wait_up_to(second).try_keeping(1),
                 "a line of turns has no classes",
+            ),
+            (
+                quota.try_warm_up(Duration::ZERO),
+                "a warm-up of 0 has no effect: leave it out",
+            ),
+            (
+                quota.try_warm_up(Duration::from_nanos(1500)),
+                "1.5µs is not a whole number of microseconds",
+            ),
+            (
+                quota.try_warm_up(MAX_WARM_UP + Duration::from_micros(1)),
+                "a warm-up of 3600.000001s is longer than an hour",
+            ),
+            (
+                quota.try_warm_up(Duration::MAX),
+                "a warm-up of 18446744073709551615.999999999s is longer than an hour",
+            ),
+            // A cold unit takes 300 ms, and a warm one 100.
+            (
+                quota.try_warm_up(Duration::from_micros(199_999)),
+                "a warm-up of 199.999ms is over before one request has passed at this rate",
+            ),
+            (
+                quota.warm_up(second).try_cold_factor(20),
+                "a warm-up of 1s is over before one request has passed at this rate",
+            ),
+            (
+                quota.using(Algorithm::SlidingLog).try_warm_up(second),
+                "a window, a log or a refill does not warm up: use gcra",
+            ),
+            (
+                quota.warm_up(second).try_using(Algorithm::SlidingLog),
+                "a window, a log or a refill does not warm up: use gcra",
+            ),
+            (
+                quota.wait_up_to(second).try_warm_up(second),
+                "requests cannot wait for their turn under a quota that warms up",
+            ),
+            (
+                quota.warm_up(second).try_wait_up_to(second),
+                "requests cannot wait for their turn under a quota that warms up",
+            ),
+            (
+                Quota::from(Concurrent::at_most(5)).try_warm_up(second),
+                "a limit on how many at once has no period",
+            ),
+            (
+                quota.try_cold_factor(3),
+                "a cold factor has no meaning without a warm-up",
+            ),
+            (
+                quota.warm_up(second).try_cold_factor(0),
+                "a cold factor of 0 is not between 2 and 100",
+            ),
+            (
+                quota.warm_up(second).try_cold_factor(1),
+                "a cold factor of 1 is not between 2 and 100",
+            ),
+            (
+                quota.warm_up(second).try_cold_factor(101),
+                "a cold factor of 101 is not between 2 and 100",
+            ),
+            (
+                quota.warm_up(second).try_burst(0),
+                "a burst of 0 admits nothing",
+            ),
+            // Three times ten years and a little.
+            (
+                Quota::per_day(100).burst(122_100).try_warm_up(MAX_WARM_UP),
+                "a burst of 122100 takes longer than ten years to refill",
             ),
             (
                 Quota::per_day(1025).try_using(Algorithm::SlidingLog),

@@ -4,7 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_STRIKES, MAX_WAIT_INTERVALS};
+use crate::bounds::{
+    MAX_BUCKETS, MAX_COLD_FACTOR, MAX_LIMIT, MAX_LOG_LIMIT, MAX_STRIKES, MAX_WAIT_INTERVALS,
+};
 
 /// The reason why a quota cannot be built.
 ///
@@ -80,6 +82,29 @@ pub enum QuotaError {
     },
     /// Only [`Gcra`](crate::Algorithm::Gcra) gives requests turns to wait for.
     WaitOfWindow,
+    /// A warm-up of 0 has no effect.
+    ZeroWarmUp,
+    /// The warm-up is above [`MAX_WARM_UP`](crate::MAX_WARM_UP).
+    WarmUpTooLong {
+        /// The period that was asked for.
+        warm_up: Duration,
+    },
+    /// The warm-up is shorter than one request takes at this rate on the way from cold to warm.
+    WarmUpTooShort {
+        /// The period that was asked for.
+        warm_up: Duration,
+    },
+    /// Only [`Gcra`](crate::Algorithm::Gcra) warms up.
+    WarmUpOfWindow,
+    /// Requests cannot wait for their turn under a quota that warms up.
+    WaitOfWarmUp,
+    /// The cold factor is not between 2 and [`MAX_COLD_FACTOR`](crate::MAX_COLD_FACTOR).
+    ColdFactor {
+        /// The factor that was asked for.
+        factor: u64,
+    },
+    /// The quota does not warm up, and so is never cold.
+    ColdFactorAlone,
     /// A ban counts 1 to 64 strikes.
     Strikes {
         /// The number that was asked for.
@@ -157,6 +182,17 @@ impl QuotaError {
             Self::WaitOfWindow => {
                 "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra"
             }
+            Self::ZeroWarmUp => "a warm-up of 0 has no effect: leave it out",
+            Self::WarmUpTooLong { .. } => "the warm-up is longer than an hour",
+            Self::WarmUpTooShort { .. } => {
+                "the warm-up is over before one request has passed at this rate"
+            }
+            Self::WarmUpOfWindow => "a window, a log or a refill does not warm up: use gcra",
+            Self::WaitOfWarmUp => {
+                "requests cannot wait for their turn under a quota that warms up: leave out one of them"
+            }
+            Self::ColdFactor { .. } => "the cold factor is not between 2 and 100",
+            Self::ColdFactorAlone => "a cold factor has no meaning without a warm-up",
             Self::Strikes { .. } => "a ban counts 1 to 64 strikes",
             Self::Doubling { .. } => "the longest ban is shorter than the first",
             Self::QuotaOfBan => {
@@ -186,6 +222,10 @@ impl fmt::Display for QuotaError {
             | Self::ZeroPeriod
             | Self::ZeroWait
             | Self::WaitOfWindow
+            | Self::ZeroWarmUp
+            | Self::WarmUpOfWindow
+            | Self::WaitOfWarmUp
+            | Self::ColdFactorAlone
             | Self::QuotaOfBan
             | Self::KeptOfTurns
             | Self::NoPeriod => f.write_str(self.reason()),
@@ -204,6 +244,17 @@ impl fmt::Display for QuotaError {
             Self::WaitTooLong { wait } => write!(
                 f,
                 "a wait of {wait:?} is longer than an hour, or than {MAX_WAIT_INTERVALS} intervals of the rate"
+            ),
+            Self::WarmUpTooLong { warm_up } => {
+                write!(f, "a warm-up of {warm_up:?} is longer than an hour")
+            }
+            Self::WarmUpTooShort { warm_up } => write!(
+                f,
+                "a warm-up of {warm_up:?} is over before one request has passed at this rate"
+            ),
+            Self::ColdFactor { factor } => write!(
+                f,
+                "a cold factor of {factor} is not between 2 and {MAX_COLD_FACTOR}"
             ),
             Self::KeepsAll { kept, capacity } => write!(
                 f,

@@ -90,6 +90,11 @@ impl<'a> Words<'a> {
         is_next
     }
 
+    /// Takes the next words if they are those of one of these forms. Says whether they were.
+    pub(crate) fn skip_one_form(&mut self, forms: &[&[&str]]) -> bool {
+        forms.iter().any(|form| self.skip_all(form))
+    }
+
     /// Takes the next word if it is this one. Says whether it was.
     pub(crate) fn skip(&mut self, text: &str) -> bool {
         self.next_if(|word| word.is(text)).is_some()

@@ -164,6 +164,8 @@ impl Story {
             thirty_seconds,
             credits: Vec::new(),
             queue: QueueMark::default(),
+            cold_at_us: 0,
+            cold_at_ticks: 0,
         });
     }
 

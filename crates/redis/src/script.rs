@@ -16,6 +16,7 @@ const SOURCE: &str = concat!(
     include_str!("../lua/together.lua"),
     include_str!("../lua/rules.lua"),
     include_str!("../lua/waiting.lua"),
+    include_str!("../lua/warming.lua"),
     include_str!("../lua/gcra.lua"),
     include_str!("../lua/fixed_window.lua"),
     include_str!("../lua/sliding_window.lua"),

@@ -16,6 +16,7 @@ mod parts;
 mod queue;
 mod reach;
 mod waiting;
+mod warming;
 
 use std::cmp;
 use std::num::NonZero;
@@ -50,8 +51,8 @@ pub(crate) struct Gcra {
     units: NonZero<u64>,
     /// The number of parts in a microsecond.
     denominator: u32,
-    /// The longest time that a charge may wait for its turn.
-    wait_us: u32,
+    /// The longest time that a charge may wait for its turn, or the time in which the quota warms up.
+    span_us: u32,
     width: Width,
     /// The reach of a full drain.
     reach: Reach,
@@ -73,6 +74,8 @@ enum Width {
     Wide,
     /// Charges may wait for their turn. Beside such a wait, the arithmetic costs nothing.
     Waits,
+    /// A unit costs up to this many times as much while the quota is cold.
+    Warms(u8),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -125,7 +128,7 @@ impl Gcra {
                 None => NonZero::<u64>::MIN,
             },
             denominator,
-            wait_us: 0,
+            span_us: 0,
             width: match burst as u128 * DEBT_CEILING as u128 * (units as u128) {
                 NARROW.. => Width::Wide,
                 _ if denominator == 1 => Width::Micros,
@@ -140,8 +143,10 @@ impl Gcra {
     /// This quota whose charges may wait for their turn, up to `wait_us`.
     pub(crate) const fn waiting(self, wait_us: u32) -> Result<Self, QuotaError> {
         const EIGHTH: u128 = DEBT_CEILING as u128;
-        const THIRTY_SECOND: u128 = 32;
 
+        if self.warm_up().is_some() {
+            return Err(QuotaError::WaitOfWarmUp);
+        }
         let wait = Duration::from_micros(wait_us as u64);
         if wait_us == 0 {
             return Err(QuotaError::ZeroWait);
@@ -152,30 +157,44 @@ impl Gcra {
         {
             return Err(QuotaError::WaitTooLong { wait });
         }
-        // A state may lie ahead by eight full drains and the wait. The reach of an eighth of that is rounded up, so that no
-        // promised turn is mistaken for a clock that stepped back.
+        // A state may lie ahead by eight full drains and the wait.
         let drain_us = self.burst as u128 * self.units.get() as u128 / self.denominator as u128;
-        let eighth_us = drain_us + wait.as_micros().div_ceil(EIGHTH) + 1;
+        Ok(Self {
+            span_us: wait_us,
+            width: Width::Waits,
+            ..self.reaching(drain_us + wait.as_micros().div_ceil(EIGHTH))
+        })
+    }
+
+    /// This quota whose states may lie ahead by eight times this. The reach is rounded up, so that no promised turn is mistaken
+    /// for a clock that stepped back.
+    const fn reaching(self, eighth_us: u128) -> Self {
+        const THIRTY_SECOND: u128 = 32;
+
+        let eighth_us = eighth_us + 1;
         let reach_us = eighth_us + eighth_us.div_ceil(THIRTY_SECOND);
         #[expect(clippy::cast_possible_truncation, reason = "below twice MAX_DRAIN")]
         let reach = Reach::of(reach_us as u64);
-        Ok(Self {
-            wait_us,
-            width: Width::Waits,
+        Self {
             reach,
             coarse: reach.coarse(),
             ..self
-        })
+        }
     }
 
     /// The longest time that a charge may wait.
     pub(crate) const fn wait_us(&self) -> u32 {
-        self.wait_us
+        if self.waits() { self.span_us } else { 0 }
     }
 
     /// Says whether charges may wait, be it for no time at all at this moment.
     pub(crate) const fn waits(&self) -> bool {
         matches!(self.width, Width::Waits)
+    }
+
+    /// Says whether its states may lie further ahead than eight full drains: by its reach.
+    const fn is_far(&self) -> bool {
+        matches!(self.width, Width::Waits | Width::Warms(_))
     }
 
     /// The reach of its states.
@@ -185,8 +204,8 @@ impl Gcra {
 
     /// This quota for a charge that waits at most `most_us`.
     pub(crate) const fn waiting_at_most(mut self, most_us: u32) -> Self {
-        if most_us < self.wait_us {
-            self.wait_us = most_us;
+        if most_us < self.wait_us() {
+            self.span_us = most_us;
         }
         self
     }
@@ -202,7 +221,7 @@ impl Gcra {
     /// drains are told apart in whole microseconds.
     #[inline]
     fn ceiling<P: Parts>(&self, state: &State) -> P {
-        if state.reach() > self.reach || self.waits() {
+        if state.reach() > self.reach || self.is_far() {
             let us = cmp::max(state.reach(), self.reach).ceiling_us();
             self.ahead(Point { us, rest: 0 }, 0)
         } else {
@@ -214,7 +233,7 @@ impl Gcra {
     /// this quota fits only 128 bits.
     #[inline]
     fn width_for(&self, state: &State) -> Width {
-        if state.reach() > self.reach && !self.waits() {
+        if state.reach() > self.reach && !self.is_far() {
             Width::Wide
         } else {
             self.width
@@ -292,9 +311,10 @@ impl Gcra {
             return left;
         }
         self.leave(state, now, left, most);
-        // Turns were promised by a clock that no longer counts.
+        // Turns were promised by a clock that no longer counts, and idle time was stored by it.
         if let Some(notes) = &mut state.notes {
             notes.queue = Default::default();
+            notes.cold_at = Default::default();
         }
         most
     }
@@ -345,7 +365,7 @@ impl Gcra {
         match self.width_for(state) {
             Width::Micros => Some(self.step_in::<Micros>(state, now, cost, take)),
             Width::Narrow => Some(self.narrow_step(state, now, cost, take)),
-            Width::Wide | Width::Waits => None,
+            Width::Wide | Width::Waits | Width::Warms(_) => None,
         }
     }
 
@@ -402,17 +422,19 @@ impl Decider for Gcra {
         match self.width_for(state) {
             Width::Micros => self.passage_in::<Micros>(state, now, cost),
             Width::Narrow => self.passage_in::<u64>(state, now, cost),
-            Width::Wide => self.passage_in::<u128>(state, now, cost),
+            Width::Wide | Width::Warms(_) => self.passage_in::<u128>(state, now, cost),
             Width::Waits => self.waiting_passage(state, now, cost),
         }
     }
 
     fn take(&self, state: &mut State, now: u64, cost: u64) {
         let left: u128 = self.left(state, now);
+        let mut store = self.store(state, now, left);
         // The ceiling is at once that of this quota alone, whatever another quota left.
-        let drain: u128 = self.drain(cost.min(self.burst * DEBT_CEILING));
-        let after = cmp::min(left + drain, self.ceiling(state));
-        self.leave(state, now, left, cmp::max(left, after));
+        let price = self.price(store.as_mut(), cost.min(self.burst * DEBT_CEILING));
+        let after = cmp::max(left, cmp::min(left + price, self.ceiling(state)));
+        self.leave(state, now, left, after);
+        self.keep(state, now, after, store.as_ref());
     }
 
     fn give_back(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
@@ -431,7 +453,9 @@ impl Decider for Gcra {
         };
         let shows: u128 = self.ahead(place, now);
         let before: u128 = self.left(state, now);
-        let back = cmp::min(self.drain(cost), cmp::min(shows, before));
+        let mut store = self.store(state, now, before);
+        let refund = self.refund(store.as_mut(), cost);
+        let back = cmp::min(refund, cmp::min(shows, before));
         if back == 0 {
             return;
         }
@@ -441,6 +465,7 @@ impl Decider for Gcra {
         self.leave(state, now, before, before - back);
         let credits = &mut state.notes.get_or_insert_default().credits;
         credits.remember(now, from_us, length_us, last_us);
+        self.keep(state, now, before - back, store.as_ref());
     }
 
     fn budget(&self, state: &State, now: u64) -> Budget {
@@ -458,6 +483,7 @@ impl Decider for Gcra {
             Width::Narrow => self.narrow_step(state, now, cost, take),
             Width::Wide => self.step_in::<u128>(state, now, cost, take),
             Width::Waits => self.waiting_step(state, now, cost, take),
+            Width::Warms(_) => self.warming_step(state, now, cost, take),
         }
     }
 }
@@ -495,10 +521,14 @@ impl State {
     /// Drops old notes. Otherwise the state of a key that is always in use would carry them for ever.
     #[inline]
     fn forget_dead_notes(&mut self, now: u64) {
-        if let Some(notes) = &self.notes
+        if let Some(notes) = &mut self.notes
             && notes.relevant_until() <= now
         {
-            self.notes = None;
+            if notes.cold_at.rounded_up() <= now {
+                self.notes = None;
+            } else {
+                notes.keep_the_store_alone();
+            }
         }
     }
 
@@ -513,6 +543,8 @@ impl State {
             thirty_seconds: reach.thirty_seconds(),
             credits: notes.map_or_else(Vec::new, |notes| notes.credits.marks()),
             queue: notes.map_or_else(QueueMark::default, |notes| notes.queue.mark()),
+            cold_at_us: notes.map_or(0, |notes| notes.cold_at.us),
+            cold_at_ticks: notes.map_or(0, |notes| notes.cold_at.ticks),
         }
     }
 
@@ -522,9 +554,10 @@ impl State {
         reach: Reach,
         credits: &[CreditMark],
         queue: &QueueMark,
+        cold_at: (u64, u32),
     ) -> Self {
         let mut state = Self {
-            notes: Notes::restore(credits, queue),
+            notes: Notes::restore(credits, queue, cold_at),
             ..Self::default()
         };
         state.put(point, of, reach);
@@ -534,7 +567,10 @@ impl State {
     pub(super) fn meaningless_at(&self) -> u64 {
         // No gap lies beyond the point, and no request waits any more for a turn beyond it.
         let notes = self.notes.as_ref();
-        let relevant_until = notes.map_or(0, |notes| notes.credits.relevant_until());
+        let relevant_until = notes.map_or(0, |notes| {
+            let cold_at = notes.cold_at.rounded_up();
+            notes.credits.relevant_until().max(cold_at)
+        });
         self.full_at()
             .rounded_up()
             .max(relevant_until)

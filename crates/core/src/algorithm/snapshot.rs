@@ -24,6 +24,11 @@ pub enum Snapshot {
         credits: Vec<CreditMark>,
         /// The promised turns, and the places that became free.
         queue: QueueMark,
+        /// The time at which a quota that [warms up](crate::Quota::warm_up) will be cold if nothing arrives, in whole microseconds
+        /// since the epoch. 0 if it has been cold for long.
+        cold_at_us: u64,
+        /// The rest of a microsecond, in 2^-20 µs: below 2^20.
+        cold_at_ticks: u32,
     },
     /// The count of a window.
     FixedWindow {

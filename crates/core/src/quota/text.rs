@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::Quota;
+use super::{Quota, USUAL_COLD_FACTOR};
 use crate::calendar::is_calendar;
 use crate::words::{MOST, Word, Words, number, syntax, words_of};
 use crate::{Algorithm, Calendar, ParseQuotaError};
@@ -50,6 +50,28 @@ const ALGORITHMS: [&str; 6] = [
     "interval-refill",
 ];
 
+/// Words for a warm-up and for its cold factor. The first are those that are written.
+const WARM_UP: [&[&str]; 4] = [
+    &["warm", "up"],
+    &["warm-up"],
+    &["warmup"],
+    &["warming", "up"],
+];
+const COLD_FACTOR: [&[&str]; 3] = [&["cold", "factor"], &["cold-factor"], &["cold"]];
+
+/// Words that begin another part of a quota.
+const PARTS: [&str; 9] = [
+    "burst",
+    "wait",
+    "with",
+    "warm",
+    "warm-up",
+    "warmup",
+    "warming",
+    "cold",
+    "cold-factor",
+];
+
 /// The number of buckets of a rolling window whose text names none: each bucket is a tenth of the period.
 const DEFAULT_BUCKETS: u32 = 10;
 
@@ -57,6 +79,7 @@ const FORM: &str = "LIMIT/PERIOD, such as 10/s, or LIMIT at once";
 // 2^40, as `MAX_LIMIT` is.
 const SMALLER_LIMIT: &str = "a limit of at most 1099511627776";
 const SMALLER_BURST: &str = "a burst of at most 1099511627776";
+const SMALLER_FACTOR: &str = "a cold factor of at most 100";
 const PERIOD: &str = "a period, such as s, 10s, min, h or day";
 const IN_ZONE: &str = "a period, such as 30days, or one in a time zone, such as month in UTC";
 const SHORTER_PERIOD: &str = "a period of at most 366 days";
@@ -153,8 +176,22 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
     };
     let mut burst = None;
     let mut wait = None;
+    let mut warm_up = None;
+    let mut cold_factor = None;
     while !words.rest().is_empty() {
         words.skip("with");
+        if warm_up.is_none() && words.skip_one_form(&WARM_UP) {
+            words.skip_one_of(&["in", "over", "of", "for"]);
+            warm_up = Some(self::period(&mut words)?);
+            continue;
+        }
+        if cold_factor.is_none() && words.skip_one_form(&COLD_FACTOR) {
+            words.skip("of");
+            let word = words.next();
+            let factor = number(word, "a cold factor")?;
+            cold_factor = Some(factor.ok_or_else(|| syntax(word, SMALLER_FACTOR))?);
+            continue;
+        }
         let word = words.next();
         if word == "burst" && burst.is_none() {
             words.skip("of");
@@ -177,9 +214,17 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
         Some(burst) => Quota::try_with(limit, period, algorithm)?.try_burst(burst)?,
         None => Quota::try_with(limit, period, algorithm)?,
     };
-    Ok(match wait {
+    let quota = match wait {
         Some(wait) => quota.try_wait_up_to(wait)?,
         None => quota,
+    };
+    Ok(match (warm_up, cold_factor) {
+        // Both are judged as a whole, as a rate and its burst are.
+        (Some(warm_up), factor) => {
+            quota.warming_up(warm_up, factor.unwrap_or(USUAL_COLD_FACTOR))?
+        }
+        (None, Some(factor)) => quota.try_cold_factor(factor)?,
+        (None, None) => quota,
     })
 }
 
@@ -188,8 +233,7 @@ fn held(first: &str, words: &mut Words<'_>) -> Result<Option<Quota>, ParseQuotaE
     let mut behind = Words::new(words.rest());
     // "5 concurrent requests", "5 requests at once".
     behind.skip_one_of(&NOUNS);
-    let is_held = AT_ONCE.iter().any(|form| behind.skip_all(form));
-    if !is_held {
+    if !behind.skip_one_form(&AT_ONCE) {
         return Ok(None);
     }
     behind.skip_one_of(&NOUNS);
@@ -219,7 +263,7 @@ fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, Parse
             offset: offset(words)?,
         },
         "rolling-window" => match words.rest().first() {
-            Some(count) if !["burst", "wait", "with"].iter().any(|word| count.is(word)) => {
+            Some(count) if !count.is_one_of(&PARTS) => {
                 let buckets = number(words.next(), "a number of buckets")?.unwrap_or(u64::MAX);
                 if !words.skip("buckets") {
                     return Err(syntax(words.next(), "the word buckets"));
@@ -236,7 +280,7 @@ fn parse_algorithm(word: &str, words: &mut Words<'_>) -> Result<Algorithm, Parse
         _ => {
             return Err(syntax(
                 word,
-                "burst, wait, gcra, fixed-window, sliding-window, rolling-window, sliding-log or interval-refill",
+                "burst, wait, warm up, gcra, fixed-window, sliding-window, rolling-window, sliding-log or interval-refill",
             ));
         }
     })
@@ -289,7 +333,8 @@ impl fmt::Display for Quota {
         match self.algorithm() {
             Algorithm::Gcra => {
                 write_burst(f, self)?;
-                write_wait(f, self)
+                write_wait(f, self)?;
+                write_warm_up(f, self)
             }
             Algorithm::FixedWindow { offset } => {
                 f.write_str(" fixed-window")?;
@@ -328,6 +373,17 @@ fn write_wait(f: &mut fmt::Formatter<'_>, quota: &Quota) -> fmt::Result {
     match u64::try_from(quota.longest_wait().as_micros()) {
         Ok(wait_us @ 1..) => write!(f, " wait {}", Period(wait_us)),
         _ => Ok(()),
+    }
+}
+
+fn write_warm_up(f: &mut fmt::Formatter<'_>, quota: &Quota) -> fmt::Result {
+    match u64::try_from(quota.warm_up_period().as_micros()) {
+        Ok(warm_us @ 1..) => write!(f, " warm up {}", Period(warm_us))?,
+        _ => return Ok(()),
+    }
+    match quota.price_when_cold() {
+        USUAL_COLD_FACTOR => Ok(()),
+        factor => write!(f, " cold factor {factor}"),
     }
 }
 
@@ -398,6 +454,18 @@ mod tests {
             ("5 concurrent requests", Concurrent::at_most(5).into()),
             ("1_000_000/day", Quota::per_day(1_000_000)),
             (
+                "100/s burst 1 warm up 10s",
+                Quota::per_second(100)
+                    .burst(1)
+                    .warm_up(Duration::from_secs(10)),
+            ),
+            (
+                "100/s warm up 3s cold factor 20",
+                Quota::per_second(100)
+                    .warm_up(Duration::from_secs(3))
+                    .cold_factor(20),
+            ),
+            (
                 "2/250ms gcra burst 1",
                 Quota::new(2, Duration::from_millis(250)).burst(1),
             ),
@@ -458,6 +526,20 @@ mod tests {
             ("10/s wait up to 2000 ms", "10/s wait 2s"),
             ("10/s WAIT 500ms burst 1", "10/s burst 1 wait 500ms"),
             ("10/s gcra wait of 1 minute", "10/s wait min"),
+            ("10/s warm-up 10 s", "10/s warm up 10s"),
+            ("10/s warmup 10s burst 1", "10/s burst 1 warm up 10s"),
+            ("10/s warming up over 1 minute", "10/s warm up min"),
+            ("10/s with warm up of 10s", "10/s warm up 10s"),
+            ("10/s warm up 10s cold factor 3", "10/s warm up 10s"),
+            (
+                "10/s cold-factor of 5 warm up in 10s",
+                "10/s warm up 10s cold factor 5",
+            ),
+            ("10/s WARM UP 10s cold 5", "10/s warm up 10s cold factor 5"),
+            (
+                "10/s warm up 160ms cold 2",
+                "10/s warm up 160ms cold factor 2",
+            ),
             ("100/1h", "100/h"),
             ("100 / 1 H", "100/h"),
             ("1_000/Day", "1000/day"),
@@ -573,6 +655,8 @@ mod tests {
             "8/h interval-refill burst 9",
             "8/h interval-refill offset 90s burst 7",
             "5 at once",
+            "100/s warm up 10s",
+            "100/s burst 1 warm up 10s cold factor 5",
         ] {
             assert_eq!(
                 text.parse::<Quota>().map(|quota| quota.to_string()),
@@ -602,7 +686,53 @@ mod tests {
             ("1/s burst", "expected a burst, found the end"),
             (
                 "1/s burst 2 burst 3",
-                "expected burst, wait, gcra, fixed-window",
+                "expected burst, wait, warm up, gcra, fixed-window",
+            ),
+            ("1/s warm up", "expected a period"),
+            ("1/s warm up 2", "expected a period"),
+            ("1/s warm 2s", "expected burst, wait, warm up"),
+            ("1/s warm up 9s warm up 9s", "expected burst, wait, warm up"),
+            ("1/s warm up 0s", "a warm-up of 0 has no effect"),
+            (
+                "1/s warm up 2h",
+                "a warm-up of 7200s is longer than an hour",
+            ),
+            (
+                "1/s warm up 1s",
+                "a warm-up of 1s is over before one request has passed at this rate",
+            ),
+            (
+                "1/s warm up 9s wait 1s",
+                "requests cannot wait for their turn",
+            ),
+            ("1/s sliding-log warm up 9s", "does not warm up: use gcra"),
+            (
+                "1/s rolling-window warm up 9s",
+                "does not warm up: use gcra",
+            ),
+            (
+                "1/s interval-refill warm up 9s",
+                "does not warm up: use gcra",
+            ),
+            (
+                "1/s cold factor 3",
+                "a cold factor has no meaning without a warm-up",
+            ),
+            (
+                "1/s warm up 9s cold factor",
+                "expected a cold factor, found the end",
+            ),
+            (
+                "1/s warm up 9s cold factor 2.5",
+                "expected a cold factor, found \"2.5\"",
+            ),
+            (
+                "1/s warm up 9s cold factor 1",
+                "a cold factor of 1 is not between 2 and 100",
+            ),
+            (
+                "1/s warm up 9s cold factor 18446744073709551616",
+                "expected a cold factor of at most 100, found \"18446744073709551616\"",
             ),
             ("1/s wait", "expected a period"),
             ("1/s wait 2", "expected a period"),

@@ -33,6 +33,8 @@ impl Slip {
 pub(crate) struct Model {
     quota: Quota,
     taken: Taken,
+    /// The time at which a bucket that warms up will be cold, in 2^-20 µs.
+    cold_at: u128,
 }
 
 #[derive(Clone, Debug)]
@@ -70,7 +72,83 @@ impl Model {
             },
             _ => Taken::List(Vec::new()),
         };
-        Self { quota, taken }
+        Self {
+            quota,
+            taken,
+            cold_at: 0,
+        }
+    }
+
+    fn warms_up(&self) -> bool {
+        !self.quota.warm_up_period().is_zero()
+    }
+
+    fn warm_up(&self) -> u64 {
+        micros(self.quota.warm_up_period())
+    }
+
+    /// The idle time that may be in store at most, in 2^-20 µs.
+    fn full_store(&self) -> u128 {
+        u128::from(self.warm_up()) << 20
+    }
+
+    /// The time from which on nothing is left to drain, as things are at `at`.
+    fn idle_from(&self, at: u64) -> u128 {
+        let idle_from = whole(at) + self.counts(at) / self.rate();
+        let ticks = (idle_from * whole(1 << 20)).floor().to_integer();
+        u128::try_from(ticks).unwrap()
+    }
+
+    /// The idle time in store.
+    fn store(&self, at: u64) -> u128 {
+        let missing = self.cold_at.saturating_sub(self.idle_from(at));
+        self.full_store().saturating_sub(missing)
+    }
+
+    /// The idle time that this cost spends: 2(c + 1)/(c + 5) of its plain drain.
+    fn spends(&self, cost: u64) -> u128 {
+        let factor = self.quota.price_when_cold();
+        let each = whole((2 * (factor + 1)) << 20) / whole(factor + 5) / self.rate();
+        let each = u128::try_from(each.floor().to_integer()).unwrap();
+        u128::from(cost) * each.max(1)
+    }
+
+    /// The surcharge for this store, as units: the square of the part of it that is cold, in whole steps.
+    fn surcharge(&self, store: u128) -> BigRational {
+        let (factor, warm_up) = (self.quota.price_when_cold(), self.warm_up());
+        let cold = 4 * self.full_store() / u128::from(factor + 5);
+        let step = cold.div_ceil(1 << 32).next_power_of_two();
+        let of = u64::try_from(cold / step).unwrap();
+        let warm = self.full_store() - step * u128::from(of);
+        let steps = u64::try_from(store.saturating_sub(warm) / step).unwrap();
+        let whole_surcharge = fraction(warm_up * (factor - 1), factor + 1).floor();
+        let part = fraction(steps, of);
+        let once = (whole_surcharge * &part).floor();
+        (once * part).floor() * self.rate()
+    }
+
+    /// Spends of the store, and returns the surcharge.
+    fn spend(&self, store: u128, cost: u64) -> (u128, BigRational) {
+        let after = store.saturating_sub(self.spends(cost));
+        (after, self.surcharge(store) - self.surcharge(after))
+    }
+
+    /// Puts back into the store, and returns the surcharge that comes back. An empty store does not tell whose it was.
+    fn restore(&self, store: u128, cost: u64) -> (u128, BigRational) {
+        let spent = if store == 0 { 0 } else { self.spends(cost) };
+        let after = self.full_store().min(store + spent);
+        (after, self.surcharge(after) - self.surcharge(store))
+    }
+
+    /// The most that a bucket can owe: eight budgets, and of one that warms up what its states tell of that at a cold price.
+    fn ceiling(&self) -> BigRational {
+        match self.quota.reach() {
+            Some((exponent, thirty_seconds)) if self.warms_up() => {
+                let eighth_us = (u64::from(32 + thirty_seconds) << exponent) / 32;
+                whole(DEBT_CEILING * eighth_us) * self.rate()
+            }
+            _ => whole(DEBT_CEILING * self.quota.capacity()),
+        }
     }
 
     fn period(&self) -> u64 {
@@ -208,13 +286,22 @@ impl Model {
                 full_at: whole(*resets),
             };
         }
-        let ceiling = whole(DEBT_CEILING * self.quota.capacity());
+        let ceiling = self.ceiling();
         let counts = self.counts(at);
         let rate = self.rate();
+        let mut price = whole(n);
+        let mut left_in_store = 0;
+        if self.warms_up() {
+            // No budget owes more units than that.
+            let n = n.min(DEBT_CEILING * self.quota.capacity());
+            let (store, surcharge) = self.spend(self.store(at), n);
+            (left_in_store, price) = (store, whole(n) + surcharge);
+        }
         let (quota, period) = (self.quota, self.period());
         match &mut self.taken {
             Taken::Level(level, since) => {
-                (*level, *since) = ((counts + whole(n)).min(ceiling), at);
+                let after = (&counts + price).min(ceiling).max(counts);
+                (*level, *since) = (after, at);
             }
             Taken::Refilled(owed, since) => {
                 let before = u64::try_from(counts.to_integer()).unwrap();
@@ -238,11 +325,18 @@ impl Model {
             }
             Taken::Held { .. } => unreachable!("it was taken above"),
         }
+        if self.warms_up() {
+            self.keep(at, left_in_store);
+        }
         Slip {
             at,
             cost: n,
             full_at: whole(at) + self.counts(at) / rate,
         }
+    }
+
+    fn keep(&mut self, at: u64, store: u128) {
+        self.cold_at = self.idle_from(at) + self.full_store() - store;
     }
 
     /// Gives back the part of a charge that still counts. For a bucket only as long as no other credit came since the charge.
@@ -254,6 +348,13 @@ impl Model {
         }
         let counts = self.counts(at);
         let rate = self.rate();
+        let mut refund = whole(n);
+        let mut back_in_store = 0;
+        if self.warms_up() {
+            let (store, surcharge) = self.restore(self.store(at), n);
+            (back_in_store, refund) = (store, whole(n) + surcharge);
+        }
+        let mut is_restored = false;
         let was_refilled = match self.taken {
             Taken::Refilled(..) => self.refills(slip.at, at) > whole(0),
             _ => false,
@@ -261,8 +362,9 @@ impl Model {
         match &mut self.taken {
             Taken::Level(level, since) => {
                 let undrained = ((&slip.full_at - whole(at)) * rate).max(whole(0));
-                let back = whole(n).min(undrained);
-                (*level, *since) = ((counts - back).max(whole(0)), at);
+                let back = refund.min(undrained).min(counts.clone());
+                is_restored = back > whole(0);
+                (*level, *since) = (counts - back, at);
             }
             Taken::Refilled(owed, since) => {
                 let left = u64::try_from(counts.to_integer()).unwrap();
@@ -277,6 +379,9 @@ impl Model {
                 }
             }
             Taken::Held { .. } => unreachable!("it was given back above"),
+        }
+        if self.warms_up() && is_restored {
+            self.keep(at, back_in_store);
         }
     }
 }

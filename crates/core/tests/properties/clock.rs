@@ -158,10 +158,7 @@ fn a_step_back_of_years_locks_nobody_out_for_longer_than_a_debt() {
 
         let period = history.budget.period_us();
         let longest = match quota.algorithm() {
-            Algorithm::Gcra => {
-                let eight = u128::from(DEBT_CEILING * quota.capacity()) * u128::from(period);
-                u64::try_from(eight.div_ceil(u128::from(quota.limit()))).unwrap()
-            }
+            Algorithm::Gcra => history.budget.longest_debt(),
             Algorithm::SlidingWindow => 2 * period,
             Algorithm::IntervalRefill { .. } => {
                 (DEBT_CEILING * quota.capacity()).div_ceil(quota.limit()) * period

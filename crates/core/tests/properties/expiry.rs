@@ -66,10 +66,8 @@ fn no_state_is_kept_for_longer_than_a_debt() {
 
         let period = history.budget.period_us();
         let longest = match quota.algorithm() {
-            Algorithm::Gcra => {
-                let eight = u128::from(DEBT_CEILING * quota.capacity()) * u128::from(period);
-                u64::try_from(eight.div_ceil(u128::from(quota.limit()))).unwrap()
-            }
+            // And until it is cold.
+            Algorithm::Gcra => history.budget.longest_debt() + micros(quota.warm_up_period()),
             // And a period more, for a clock that is behind.
             Algorithm::SlidingWindow => 3 * period,
             Algorithm::IntervalRefill { .. } => {

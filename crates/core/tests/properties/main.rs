@@ -27,4 +27,5 @@ mod support;
 mod tiers;
 mod turns;
 mod waiting;
+mod warming;
 mod worst_case;

@@ -3,7 +3,8 @@
 use std::slice;
 
 use tollgate_core::{
-    Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, Verdict, decide,
+    Algorithm, Charge, DEBT_CEILING, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp,
+    Verdict, decide,
 };
 
 /// A state with its quota. A clone asks "what if".
@@ -74,6 +75,22 @@ impl Budget {
         micros(self.quota.period())
     }
 
+    /// The longest debt of a bucket, in µs: eight budgets. Of one that warms up these are cold, and rounded up as its states tell
+    /// them.
+    pub(crate) fn longest_debt(&self) -> u64 {
+        let quota = &self.quota;
+        match quota.reach() {
+            Some((exponent, thirty_seconds)) if warms_up(quota) => {
+                DEBT_CEILING * ((u64::from(32 + thirty_seconds) << exponent) / 32)
+            }
+            _ => {
+                let eight = u128::from(DEBT_CEILING * quota.capacity());
+                let drain = eight * u128::from(self.period_us());
+                u64::try_from(drain.div_ceil(u128::from(quota.limit()))).unwrap()
+            }
+        }
+    }
+
     pub(crate) fn meaningless_at(&self) -> u64 {
         self.state.meaningless_at(self.quota.unit()).as_micros()
     }
@@ -89,4 +106,25 @@ pub(crate) fn receipt_of(quota: Quota) -> Receipt {
 pub(crate) fn micros(duration: std::time::Duration) -> u64 {
     assert_eq!(duration.subsec_nanos() % 1000, 0, "{duration:?}");
     u64::try_from(duration.as_micros()).expect("no duration here is longer than 584,942 years")
+}
+
+/// Says whether units of this quota cost more while it is cold.
+pub(crate) fn warms_up(quota: &Quota) -> bool {
+    !quota.warm_up_period().is_zero()
+}
+
+/// Says whether this is a bucket all of whose units drain in the same time.
+#[allow(dead_code, reason = "the oracle knows all prices")]
+pub(crate) fn is_even_bucket(quota: &Quota) -> bool {
+    quota.algorithm() == Algorithm::Gcra && !warms_up(quota)
+}
+
+/// This quota without a warm-up.
+#[allow(dead_code, reason = "the oracle knows all prices")]
+pub(crate) fn without_warm_up(quota: Quota) -> Quota {
+    if warms_up(&quota) {
+        Quota::try_with_burst(quota.limit(), quota.period(), quota.capacity()).unwrap()
+    } else {
+        quota
+    }
 }

@@ -49,6 +49,16 @@ pub(crate) fn tiny_refills() -> impl Strategy<Value = Quota> {
         })
 }
 
+/// A small bucket that warms up within some dozens of units.
+#[allow(dead_code, reason = "the oracle needs no tiny ones")]
+pub(crate) fn tiny_warming() -> impl Strategy<Value = Quota> {
+    let kinds = any_warm_up();
+    (1_u64..=4, 1_u64..=12, 1_u64..=10, kinds)
+        .prop_filter_map("no such quota", |(limit, period_us, burst, kind)| {
+            build(limit, period_us, burst, kind)
+        })
+}
+
 /// This tiny quota under another limit, as another tier.
 pub(crate) fn tiny_tiers() -> impl Strategy<Value = [Quota; 3]> {
     (
@@ -113,6 +123,7 @@ enum Kind {
     RollingWindow { buckets: u32 },
     SlidingLog,
     IntervalRefill { offset: u64 },
+    Warming { warm_up: u64, factor: u64 },
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -124,7 +135,13 @@ fn kinds() -> impl Strategy<Value = Kind> {
             .prop_map(|buckets| Kind::RollingWindow { buckets }),
         1 => Just(Kind::SlidingLog),
         1 => any_offset().prop_map(|offset| Kind::IntervalRefill { offset }),
+        1 => any_warm_up(),
     ]
+}
+
+fn any_warm_up() -> impl Strategy<Value = Kind> {
+    let factors = prop_oneof![4 => Just(3), 2 => 2_u64..=5, 1 => 2_u64..=100];
+    (0..u64::MAX, factors).prop_map(|(warm_up, factor)| Kind::Warming { warm_up, factor })
 }
 
 fn any_offset() -> impl Strategy<Value = u64> {
@@ -135,6 +152,17 @@ fn any_offset() -> impl Strategy<Value = u64> {
 fn build(limit: u64, period_us: u64, burst: u64, kind: Kind) -> Option<Quota> {
     let quota = Quota::try_new(limit, Duration::from_micros(period_us)).ok()?;
     let algorithm = match kind {
+        Kind::Warming { warm_up, factor } => {
+            let quota = match burst {
+                0 => quota,
+                burst => quota.try_burst(burst).ok()?,
+            };
+            // From one unit to some dozens of them.
+            let unit = (factor * period_us).div_ceil(limit).min(1 << 31);
+            let warm_up = Duration::from_micros(unit + warm_up % (32 * unit));
+            let quota = quota.try_warm_up(warm_up).ok()?;
+            return quota.try_cold_factor(factor).ok();
+        }
         Kind::Gcra if burst == 0 => return Some(quota),
         Kind::Gcra => return quota.try_burst(burst).ok(),
         Kind::FixedWindow { offset } => Algorithm::FixedWindow {

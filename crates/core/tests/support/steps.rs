@@ -72,6 +72,17 @@ pub(crate) enum Step {
     Debit(Amount),
 }
 
+#[allow(dead_code, reason = "the oracle takes steps of its own")]
+impl Step {
+    pub(crate) fn charge(n: u64) -> Self {
+        Self::Charge(Amount::Units(n))
+    }
+
+    pub(crate) fn debit(n: u64) -> Self {
+        Self::Debit(Amount::Units(n))
+    }
+}
+
 pub(crate) fn spans() -> impl Strategy<Value = Span> {
     prop_oneof![
         2 => (1_u64..=4).prop_map(Span::Micros),

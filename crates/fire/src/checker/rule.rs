@@ -154,6 +154,8 @@ pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
             thirty_seconds,
             credits: Vec::new(),
             queue: QueueMark::default(),
+            cold_at_us: 0,
+            cold_at_ticks: 0,
         }),
         _ => bucket.clone(),
     }

@@ -697,6 +697,8 @@ fn moved_up(line: &State, now: Timestamp, settled: &Settled) -> State {
             thirty_seconds,
             credits: Vec::new(),
             queue: QueueMark::default(),
+            cold_at_us: 0,
+            cold_at_ticks: 0,
         }),
         _ => line.clone(),
     }

@@ -166,10 +166,14 @@ impl Share {
 
     fn resized(quota: &Quota, limit: u64, burst: u64) -> Result<Quota, QuotaError> {
         let resized = Quota::try_new(limit, quota.period())?.try_using(quota.algorithm())?;
-        match resized.try_burst(burst) {
-            Err(QuotaError::BurstOfWindow { .. }) => Ok(resized),
-            resized => resized,
-        }
+        let resized = match resized.try_burst(burst) {
+            Err(QuotaError::BurstOfWindow { .. }) => resized,
+            resized => resized?,
+        };
+        // A share may be so small that no request passes within the warm-up.
+        let warm = resized.try_warm_up(quota.warm_up_period());
+        let warm = warm.and_then(|warm| warm.try_cold_factor(quota.price_when_cold()));
+        Ok(warm.unwrap_or(resized))
     }
 }
 
@@ -190,6 +194,7 @@ mod tests {
             let offset = std::time::Duration::from_millis(300);
             Quota::per_second(limit).using(Algorithm::IntervalRefill { offset })
         };
+        let minute = std::time::Duration::from_secs(60);
         let cases = [
             (
                 Quota::per_second(10).burst(40),
@@ -203,6 +208,17 @@ mod tests {
                 Quota::per_minute(20).using(Algorithm::SlidingWindow),
             ),
             (refilled(10).burst(40), 4, refilled(3).burst(10)),
+            (
+                Quota::per_second(100).warm_up(minute).cold_factor(5),
+                4,
+                Quota::per_second(25).warm_up(minute).cold_factor(5),
+            ),
+            // A request of it would take longer than the warm-up.
+            (
+                Quota::per_minute(10).warm_up(minute),
+                10,
+                Quota::per_minute(1),
+            ),
             (Quota::per_second(10), 0, Quota::per_second(10)),
             // A third of it would be no exact rate.
             (

@@ -41,6 +41,8 @@ struct World {
     alone: HashMap<u8, usize>,
     /// The states with free places that were compared.
     with_gaps: usize,
+    /// The states of quotas that warm up, neither cold nor warm, that were compared.
+    lukewarm: usize,
     /// The states of bans in force that were compared.
     banned: usize,
 }
@@ -76,6 +78,7 @@ impl World {
             admitted: 0,
             alone: HashMap::new(),
             with_gaps: 0,
+            lukewarm: 0,
             banned: 0,
         }
     }
@@ -224,7 +227,11 @@ impl World {
             "after {requests:?} at {}",
             self.questions.now
         );
-        if let Snapshot::Gcra { queue, .. } = state.snapshot() {
+        if let Snapshot::Gcra {
+            queue, cold_at_us, ..
+        } = state.snapshot()
+        {
+            self.lukewarm += usize::from(cold_at_us > self.questions.now);
             self.with_gaps += usize::from(!queue.gaps.is_empty());
             // Rests of no place have no denominator.
             if found[0] == 177 && queue.gaps.is_empty() {
@@ -373,6 +380,14 @@ fn bans_are_those_of_core_at_the_very_microsecond_at_which_something_ends() {
         }
     }
     assert!(world.banned > 20, "{}", world.banned);
+}
+
+/// Cold, lukewarm and warm, with credits and debits, beside quotas of another warm-up or of none.
+#[test]
+fn what_warms_up_is_decided_as_core_decides() {
+    let world = run(Calls::Warming, 6_000);
+    println!("{} lukewarm states", world.lukewarm);
+    assert!(world.lukewarm > 500 && world.admitted > 2_000);
 }
 
 /// Requests that wait, requests that leave before their turn, and credits after it.

@@ -1,5 +1,7 @@
 //! A request, and its words for the script.
 
+use std::time::Duration;
+
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
 
@@ -106,6 +108,9 @@ const RELEASE: u8 = 6;
 
 /// The number of GCRA under which requests may wait. Their states are those of GCRA.
 const WAITING: u8 = 7;
+
+/// The number of GCRA that warms up. Its states are those of GCRA with a store before them.
+const WARMING: u8 = 11;
 
 const ENFORCE: u8 = 0;
 const SHADOW: u8 = 1;
@@ -222,7 +227,7 @@ impl Request {
             Work::Decide(charges) if is_guarded(charges) => 2,
             Work::Decide(charges) => (charges.iter())
                 .map(|charge| {
-                    let is_usual = charge.mode == Mode::Enforce && !charge.quota.waits();
+                    let is_usual = charge.mode == Mode::Enforce && is_plain(&charge.quota);
                     of(charge.scope.unit()) + 3 * usize::from(!is_usual)
                 })
                 .sum(),
@@ -240,8 +245,13 @@ fn is_guarded(charges: &[OwnedCharge]) -> bool {
         return false;
     };
     let is_enforced = |charge: &OwnedCharge| charge.mode == Mode::Enforce;
-    let is_budget = budget.scope.unit() == Unit::Gcra && !budget.quota.waits();
+    let is_budget = budget.scope.unit() == Unit::Gcra && is_plain(&budget.quota);
     is_budget && ban.quota.is_ban() && is_enforced(budget) && is_enforced(ban)
+}
+
+/// Says whether neither turns nor a warm-up need the general path.
+const fn is_plain(quota: &Quota) -> bool {
+    !quota.waits() && quota.warm_up_period().is_zero()
 }
 
 impl Wording {
@@ -406,6 +416,8 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota, calendars: &m
             put_gcra(out, mode, &interval, cost, quota.capacity());
             if quota.waits() {
                 put_wait(out, quota);
+            } else if let Some(figures) = quota.warmth(cost) {
+                put_warm_up(out, quota, figures);
             }
         }
         unit @ (Unit::FixedWindow { .. }
@@ -504,16 +516,36 @@ fn put_gcra(out: &mut Words, mode: u8, interval: &Interval, cost: u64, burst: u6
 
 /// Makes the charge at the end one of a quota under which requests may wait: see `lua/waiting.lua`.
 fn put_wait(out: &mut Words, quota: &Quota) {
+    let thirty_seconds = put_reach(out, WAITING, quota);
+    put_micros(out, quota.longest_wait());
+    out.push(thirty_seconds);
+}
+
+/// Makes the charge at the end one of a quota that warms up: see `lua/warming.lua`.
+fn put_warm_up(out: &mut Words, quota: &Quota, [spent, step, steps, surcharge_us]: [u64; 4]) {
+    let thirty_seconds = put_reach(out, WARMING, quota);
+    out.push(thirty_seconds);
+    put(out, spent);
+    put_micros(out, quota.warm_up_period());
+    put(out, step);
+    put(out, steps);
+    put(out, surcharge_us);
+}
+
+/// Gives the charge at the end this number, and the tag of its quota's reach. Returns the thirty-seconds of that.
+fn put_reach(out: &mut Words, number: u8, quota: &Quota) -> u8 {
     const WORDS: usize = 43;
     const TAG: usize = 2 + 8 + 8;
 
     let (exponent, thirty_seconds) = quota.reach().unwrap_or_default();
     let start = out.len().saturating_sub(WORDS);
-    out[start] = WAITING;
+    out[start] = number;
     out[start + TAG] = 128 | exponent;
-    let wait_us = quota.longest_wait().as_micros();
-    put(out, u64::try_from(wait_us).unwrap_or(u64::MAX));
-    out.push(thirty_seconds);
+    thirty_seconds
+}
+
+fn put_micros(out: &mut Words, time: Duration) {
+    put(out, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
 }
 
 fn put_window(out: &mut Words, mode: u8, cost: u64, limit: u64, unit: Unit) {

@@ -16,6 +16,10 @@ const GCRA_CREDIT: usize = 28;
 const GCRA_QUEUED: u8 = 177;
 const QUEUED_HEAD: usize = 27;
 const QUEUED_GAP: usize = 22;
+/// A GCRA state of a quota that warms up: the length of what stands before the rest, and the number of ticks in a microsecond.
+const GCRA_WARMED: u8 = 178;
+const WARMED_HEAD: usize = 13;
+const TICKS: u32 = 1 << 20;
 const FIXED_WINDOW: u8 = 248;
 const SLIDING_WINDOW: u8 = 249;
 const ROLLING_WINDOW: u8 = 250;
@@ -120,8 +124,8 @@ pub(crate) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
     let mut reader = Reader(bytes);
     let tag = reader.byte()?;
     let snapshot = match unit {
-        Unit::Gcra if tag == GCRA_QUEUED => queued(bytes.len(), reader),
-        Unit::Gcra => gcra(tag, bytes.len(), reader),
+        Unit::Gcra if tag == GCRA_WARMED => warmed(bytes.len(), reader),
+        Unit::Gcra => bucket(tag, bytes.len(), reader),
         Unit::FixedWindow { .. } => {
             let (window, count) = (reader.whole()?, reader.whole()?);
             (tag == FIXED_WINDOW && reader.0.is_empty())
@@ -154,6 +158,30 @@ pub(crate) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
     snapshot.map(State::from)
 }
 
+/// A state of a quota that warms up: see `lua/warming.lua`.
+fn warmed(length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
+    let (us, ticks) = (reader.whole()?, reader.u32()?);
+    let tag = reader.byte()?;
+    let mut state = bucket(tag, length.checked_sub(WARMED_HEAD)?, reader)?;
+    if let Snapshot::Gcra {
+        cold_at_us,
+        cold_at_ticks,
+        ..
+    } = &mut state
+    {
+        (*cold_at_us, *cold_at_ticks) = (us, ticks);
+    }
+    (ticks < TICKS).then_some(state)
+}
+
+fn bucket(tag: u8, length: usize, reader: Reader<'_>) -> Option<Snapshot> {
+    if tag == GCRA_QUEUED {
+        queued(length, reader)
+    } else {
+        gcra(tag, length, reader)
+    }
+}
+
 fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
     let credits = length.saturating_sub(GCRA_HEAD);
     let is_one = matches!(length, GCRA_SHORT | GCRA_LONG)
@@ -184,6 +212,8 @@ fn gcra(tag: u8, length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
         thirty_seconds,
         credits: credit_marks(reader)?,
         queue: QueueMark::default(),
+        cold_at_us: 0,
+        cold_at_ticks: 0,
     })
 }
 
@@ -246,6 +276,8 @@ fn queued(length: usize, mut reader: Reader<'_>) -> Option<Snapshot> {
             rests_of: if gaps.is_empty() { 0 } else { rests_of },
             gaps,
         },
+        cold_at_us: 0,
+        cold_at_ticks: 0,
     })
 }
 

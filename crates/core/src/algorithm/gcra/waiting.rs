@@ -148,7 +148,7 @@ impl Gcra {
             });
             found = fitting.next().unwrap_or(found);
         }
-        let patience = u128::from(self.wait_us) * u128::from(self.denominator);
+        let patience = u128::from(self.span_us) * u128::from(self.denominator);
         if found.wait > patience {
             return Err(Passage::after(self.micros_up(found.wait - patience)));
         }

@@ -35,8 +35,14 @@ fn server_ms(redis: &mut Connection) -> i64 {
 /// The end of a state by the contract, in whole milliseconds.
 pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
     let mut reader = Reader(found);
-    let tag = reader.byte().unwrap();
+    let mut tag = reader.byte().unwrap();
     let whole = |reader: &mut Reader<'_>| reader.whole().unwrap();
+    let mut cold_at = 0;
+    if unit == Unit::Gcra && tag == 178 {
+        cold_at = whole(&mut reader);
+        cold_at += u64::from(reader.u32().unwrap() > 0);
+        tag = reader.byte().unwrap();
+    }
     let ends = match unit {
         Unit::Gcra if tag == 177 => {
             let tag = reader.byte().unwrap();
@@ -49,7 +55,7 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
             let mut behind = Reader(&reader.0[22 * gaps..]);
             let last = behind.u56().unwrap_or(0);
             let cell = 1 << (tag & 63).max(10);
-            (at.max(last) / cell + 1) * cell
+            (at.max(last).max(cold_at) / cell + 1) * cell
         }
         Unit::Gcra => {
             let at = whole(&mut reader);
@@ -62,7 +68,7 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
                 0
             };
             let cell = 1 << (tag & 63).max(10);
-            (at.max(last) / cell + 1) * cell
+            (at.max(last).max(cold_at) / cell + 1) * cell
         }
         Unit::FixedWindow {
             period_us,

@@ -101,6 +101,12 @@ fn what_is_no_queue_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
     decides_on_garbled_states(Calls::Waiting);
 }
 
+/// With idle time in store.
+#[test]
+fn what_is_no_store_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
+    decides_on_garbled_states(Calls::Warming);
+}
+
 /// With strikes in them.
 #[test]
 fn what_is_no_ban_is_left_as_it_is_and_what_is_one_is_decided_by_both() {

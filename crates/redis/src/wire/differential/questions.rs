@@ -108,7 +108,37 @@ fn families() -> Vec<Vec<Quota>> {
         gcra(10, 1_000, 1).wait_up_to(wait),
         gcra(7, 1_000, 3),
     ]);
+    families.push(vec![
+        gcra(7, 1_000, 9).warm_up(us(3_000)),
+        gcra(10, 1_000, 2).warm_up(us(3_000)).cold_factor(7),
+        gcra(7, 1_000, 3),
+    ]);
     families
+}
+
+/// Buckets that warm up, in which others of another warm-up or of none leave their states, too.
+fn families_that_warm_up() -> Vec<Vec<Quota>> {
+    let us = Duration::from_micros;
+    let gcra = |limit, period, burst| Quota::new(limit, us(period)).burst(burst);
+    let second = 1_000_000;
+    let gentle = gcra(10, second, 40).warm_up(us(6 * second));
+    vec![
+        vec![gentle],
+        vec![gcra(7, second, 5).warm_up(us(3 * second)).cold_factor(2)],
+        vec![
+            gentle,
+            gcra(10, second, 9).warm_up(us(2 * second)).cold_factor(9),
+            gcra(7, second, 12).warm_up(us(6 * second)),
+            gcra(7, second, 12),
+            gcra(7, second, 5).wait_up_to(us(3 * second)),
+        ],
+        vec![
+            gcra(3, 1, 30).warm_up(us(100)),
+            gcra(1_000_003, DAY_US, 9)
+                .warm_up(us(3_600 * second))
+                .cold_factor(100),
+        ],
+    ]
 }
 
 const DAY_US: u64 = 86_400_000_000;
@@ -200,10 +230,19 @@ pub(super) enum Calls {
     Settled,
     /// For few buckets whose requests may wait for their turn, and leave before it or are given back after it.
     Waiting,
+    /// For few buckets that warm up, some of whose charges are given back.
+    Warming,
     /// For few callers, who are banned now and then. Each family of quotas has one of bans behind it.
     Bans,
     /// For windows of calendars, by a clock that steps over their ends, from a process whose own clock is hours off.
     Calendars,
+}
+
+impl Calls {
+    /// Says whether most charges are given back.
+    fn are_settled(self) -> bool {
+        matches!(self, Self::Settled | Self::Waiting | Self::Warming)
+    }
 }
 
 pub(super) struct Questions {
@@ -260,6 +299,9 @@ impl Questions {
                 ],
             ];
         }
+        if calls == Calls::Warming {
+            families = families_that_warm_up();
+        }
         if calls == Calls::Bans {
             families = families_with_bans();
         }
@@ -305,7 +347,7 @@ impl Questions {
         let (size, usual) = self.next_calls();
         if self.calls == Calls::AtBoundaries {
             self.step_over_boundaries();
-        } else if matches!(self.calls, Calls::Settled | Calls::Waiting) {
+        } else if self.calls.are_settled() {
             self.step_a_little();
         } else if self.calls == Calls::Bans {
             self.step_among_bans();
@@ -329,7 +371,11 @@ impl Questions {
                 Calls::Any => self.random.below(2) == 0,
                 Calls::Alone => self.random.below(8) > 0,
                 Calls::Bans => self.random.below(2) == 0,
-                Calls::AtBoundaries | Calls::Settled | Calls::Waiting | Calls::Calendars => false,
+                Calls::AtBoundaries
+                | Calls::Settled
+                | Calls::Waiting
+                | Calls::Warming
+                | Calls::Calendars => false,
             };
             self.usual = is_usual.then(|| Usual::any(&mut self.random));
         }
@@ -344,7 +390,7 @@ impl Questions {
             }
             Calls::AtBoundaries => (self.random.of(&[1, 1, 2, 5, 20]), None),
             Calls::Bans if self.usual.is_some() => (self.random.of(&[1, 1, 2, 5, 30]), self.usual),
-            Calls::Settled | Calls::Waiting | Calls::Bans | Calls::Calendars => {
+            Calls::Settled | Calls::Waiting | Calls::Warming | Calls::Bans | Calls::Calendars => {
                 (self.random.of(&[1, 2, 5]), None)
             }
         }
@@ -366,6 +412,8 @@ impl Questions {
         match self.random.below(40) {
             0 => self.now -= by,
             1 => self.now += 40 * by,
+            // Until all is drained, and some of it cold.
+            2 if self.calls == Calls::Warming => self.now += 400 * by,
             _ => self.now += by,
         }
     }
@@ -460,7 +508,7 @@ impl Questions {
     }
 
     fn request(&mut self, usual: Option<Usual>) -> Request {
-        let is_settled = matches!(self.calls, Calls::Settled | Calls::Waiting);
+        let is_settled = self.calls.are_settled();
         let share = if is_settled { 2 } else { 4 };
         let settle = usual.is_none() && !self.receipts.is_empty() && self.random.below(share) == 0;
         if settle {
@@ -519,7 +567,7 @@ impl Questions {
 
     fn any_charge(&mut self) -> (Scope, Quota, Key, u64, Mode) {
         let family = self.random.index(self.families.len());
-        let is_settled = matches!(self.calls, Calls::Settled | Calls::Waiting);
+        let is_settled = self.calls.are_settled();
         let key = Key::from(self.random.below(if is_settled { 1 } else { 3 }));
         let quota = self.random.of(&self.families[family]);
         let cost = self

@@ -1,0 +1,262 @@
+//! Warm-up: units that were left unused make the next ones cost more, because whatever serves them has grown cold.
+//!
+//! A quota that warms up passes exactly when it would pass without that. The difference is in the time that a charge takes to
+//! drain. It is the plain time and a surcharge, which depends on the *idle time in store*: the time for which nothing was left
+//! to drain, less what charges have spent of it, from nothing to the period of the warm-up. A key that was never seen has all of
+//! that in store: it is cold.
+//!
+//! The price of a unit follows Guava's `SmoothWarmingUp`. With interval *I*, warm-up *W* and cold factor *c*, Guava stores up to
+//! `W/2I + 2W/(I + cI)` permits and fills this store in *W*. A permit of the first `W/2I` costs *I*. From there on the price rises
+//! in a straight line, up to *cI* for the last one. In idle time, this is:
+//!
+//! * a unit spends `2I(c + 1)/(c + 5)` of the store,
+//! * the last `4W/(c + 5)` of the store are cold: `y` of them, 0 to 1, are worth a surcharge of `y² · W(c − 1)/(c + 1)`, and a
+//!   charge pays the difference between before and after.
+//!
+//! So what a charge costs does not depend on the parts in which it is taken, and from cold to warm it takes *W*.
+//!
+//! Numbers stay integers below 2^53. Idle time is counted in ticks of 2^-20 µs, in which the time that a unit spends is rounded
+//! down. The cold part of the store is a staircase of at most 2^32 steps, and a surcharge is a whole number of microseconds. So a
+//! price is that of Guava within two microseconds or three. A staircase over whole permits would be coarser: the parts of permits
+//! that are in store would differ by up to *c* intervals.
+//!
+//! A state tells the time at which all will be in store if nothing arrives, and so it may be forgotten then.
+
+use std::cmp;
+
+use super::{Gcra, Point, State, Width};
+use crate::algorithm::{Budget, Passage};
+use crate::{MAX_COLD_FACTOR, MAX_DRAIN, QuotaError};
+
+/// Idle time is counted in 2^-20 µs.
+const BITS: u32 = 20;
+
+/// The most steps of the cold part of the store. A product of a step's number and of a surcharge is below 2^64.
+const MOST_STEPS: u64 = 1 << 32;
+
+/// The time at which a budget will be cold if nothing arrives: whole microseconds, and a rest in ticks of 2^-20 µs. Zero if it is
+/// cold for ever, as that of a key that was never seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ColdAt {
+    pub(super) us: u64,
+    pub(super) ticks: u32,
+}
+
+impl ColdAt {
+    /// The time from which it has no meaning.
+    pub(super) fn rounded_up(self) -> u64 {
+        self.us.saturating_add((self.ticks > 0).into())
+    }
+}
+
+/// The figures of a warm-up.
+struct Curve {
+    /// The largest store, in ticks.
+    full: u64,
+    /// The part of the store that one unit spends, in ticks.
+    each: u64,
+    /// The width of a step of the cold part, in ticks.
+    step: u64,
+    /// The number of these steps.
+    steps: u64,
+    /// The surcharge for all of the cold part, in µs.
+    surcharge_us: u64,
+}
+
+/// The idle time in store at some time, in ticks.
+pub(super) struct Store {
+    curve: Curve,
+    ticks: u64,
+}
+
+impl Gcra {
+    /// This quota that warms up in `warm_us`, and costs `factor` times as much while it is cold.
+    pub(crate) const fn warming(self, warm_us: u64, factor: u64) -> Result<Self, QuotaError> {
+        if self.waits() {
+            return Err(QuotaError::WaitOfWarmUp);
+        }
+        if factor < 2 || factor > MAX_COLD_FACTOR {
+            return Err(QuotaError::ColdFactor { factor });
+        }
+        let warm_up = std::time::Duration::from_micros(warm_us);
+        if warm_us == 0 {
+            return Err(QuotaError::ZeroWarmUp);
+        }
+        // A state may lie ahead by eight budgets, each of which was cold.
+        let drain_us = self.burst as u128 * self.units.get() as u128 / self.denominator as u128;
+        if drain_us * factor as u128 > MAX_DRAIN.as_micros() {
+            return Err(QuotaError::DrainTooLong { burst: self.burst });
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "an hour is 32 bits of microseconds, and the factor was just checked"
+        )]
+        let rule = Self {
+            span_us: warm_us as u32,
+            width: Width::Warms(factor as u8),
+            ..self.reaching(drain_us * factor as u128)
+        };
+        match rule.curve() {
+            Some(curve) if curve.each <= curve.step * curve.steps => Ok(rule),
+            _ => Err(QuotaError::WarmUpTooShort { warm_up }),
+        }
+    }
+
+    /// The period of the warm-up and the cold factor, if it has one.
+    pub(crate) const fn warm_up(&self) -> Option<(u32, u8)> {
+        match self.width {
+            Width::Warms(factor) => Some((self.span_us, factor)),
+            Width::Micros | Width::Narrow | Width::Wide | Width::Waits => None,
+        }
+    }
+
+    /// The figures of a charge: what it spends of the store, the width and the number of the steps, and the surcharge for all.
+    pub(crate) const fn warmth(&self, cost: u64) -> Option<[u64; 4]> {
+        match self.curve() {
+            Some(curve) => Some([
+                curve.spent_by(cost),
+                curve.step,
+                curve.steps,
+                curve.surcharge_us,
+            ]),
+            None => None,
+        }
+    }
+
+    const fn curve(&self) -> Option<Curve> {
+        let Some((warm_us, factor)) = self.warm_up() else {
+            return None;
+        };
+        let (warm_us, factor) = (warm_us as u64, factor as u64);
+        let each = ((self.units.get() as u128 * 2 * (factor as u128 + 1)) << BITS)
+            / (self.denominator as u128 * (factor as u128 + 5));
+        #[expect(clippy::cast_possible_truncation, reason = "it is the smaller one")]
+        let each = if each > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            each as u64
+        };
+        let cold = 4 * (warm_us << BITS) / (factor + 5);
+        // No warm-up is so short that it has none. A power of two, so that a half of the store is a half of the steps.
+        let step = cold.div_ceil(MOST_STEPS).next_power_of_two();
+        Some(Curve {
+            full: warm_us << BITS,
+            each: if each == 0 { 1 } else { each },
+            step,
+            steps: cold / step,
+            surcharge_us: warm_us * (factor - 1) / (factor + 1),
+        })
+    }
+
+    /// The idle time in store, of which `left` is to drain before any comes to it; `None` if the quota never warms up.
+    pub(super) fn store(&self, state: &State, now: u64, left: u128) -> Option<Store> {
+        let curve = self.curve()?;
+        let cold_at = state
+            .notes
+            .as_ref()
+            .map(|notes| notes.cold_at)
+            .unwrap_or_default();
+        let idle_from = self.ticks(self.point(now, left));
+        let missing = ticks_of(cold_at).saturating_sub(idle_from);
+        let missing = u64::try_from(missing).unwrap_or(u64::MAX);
+        let ticks = curve.full.saturating_sub(missing);
+        Some(Store { curve, ticks })
+    }
+
+    /// Leaves this in store, beyond what is left to drain.
+    pub(super) fn keep(&self, state: &mut State, now: u64, left: u128, store: Option<&Store>) {
+        if let Some(store) = store {
+            let missing = store.curve.full - store.ticks;
+            let cold_at = self.ticks(self.point(now, left)) + u128::from(missing);
+            let us = u64::try_from(cold_at >> BITS).unwrap_or(u64::MAX);
+            let ticks = (cold_at & ((1 << BITS) - 1)) as u32;
+            state.notes.get_or_insert_default().cold_at = ColdAt { us, ticks };
+        }
+    }
+
+    /// Takes a step as every quota does, at the price of this moment.
+    pub(super) fn warming_step(
+        &self,
+        state: &mut State,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
+        let mut left: u128 = self.settle(state, now);
+        let passage = self.add(left, cost).err().unwrap_or(Passage::Open);
+        let mut full_at = Point::ZERO;
+        if take && cost > 0 && passage == Passage::Open {
+            let mut store = self.store(state, now, left);
+            let after = left + self.price(store.as_mut(), cost);
+            self.leave(state, now, left, after);
+            self.keep(state, now, after, store.as_ref());
+            (left, full_at) = (after, self.point(now, after));
+        }
+        let budget = self.budget_at(left, now, self.point(now, left));
+        (passage, full_at, budget)
+    }
+
+    /// The time that `cost` takes to drain, with the surcharge of what it spends of the store.
+    pub(super) fn price(&self, store: Option<&mut Store>, cost: u64) -> u128 {
+        let surcharge_us = store.map_or(0, |store| store.spend(cost));
+        self.drain::<u128>(cost) + u128::from(surcharge_us) * u128::from(self.denominator)
+    }
+
+    /// The time that comes back for `cost`, which goes into the store again.
+    pub(super) fn refund(&self, store: Option<&mut Store>, cost: u64) -> u128 {
+        let surcharge_us = store.map_or(0, |store| store.restore(cost));
+        self.drain::<u128>(cost) + u128::from(surcharge_us) * u128::from(self.denominator)
+    }
+
+    /// A point in ticks.
+    fn ticks(&self, point: Point) -> u128 {
+        let rest = (u64::from(point.rest) << BITS) / u64::from(self.denominator);
+        (u128::from(point.us) << BITS) + u128::from(rest)
+    }
+}
+
+fn ticks_of(cold_at: ColdAt) -> u128 {
+    (u128::from(cold_at.us) << BITS) + u128::from(cold_at.ticks)
+}
+
+impl Store {
+    fn spend(&mut self, cost: u64) -> u64 {
+        let before = self.surcharge_us();
+        self.ticks = self.ticks.saturating_sub(self.curve.spent_by(cost));
+        before - self.surcharge_us()
+    }
+
+    /// If all was spent, it is unknown how much of that was this charge's. Then nothing comes back to the store: otherwise a credit
+    /// would return a surcharge that was never paid.
+    fn restore(&mut self, cost: u64) -> u64 {
+        if self.ticks == 0 {
+            return 0;
+        }
+        let before = self.surcharge_us();
+        let after = self.ticks.saturating_add(self.curve.spent_by(cost));
+        self.ticks = cmp::min(after, self.curve.full);
+        self.surcharge_us() - before
+    }
+
+    /// The surcharge for all that is in store.
+    fn surcharge_us(&self) -> u64 {
+        let Curve {
+            full,
+            step,
+            steps,
+            surcharge_us,
+            ..
+        } = self.curve;
+        let cold = self.ticks.saturating_sub(full - step * steps) / step;
+        // Rounded down twice, as in the script.
+        surcharge_us * cold / steps * cold / steps
+    }
+}
+
+impl Curve {
+    /// The part of the store that a cost spends, all of it at most.
+    const fn spent_by(&self, cost: u64) -> u64 {
+        let spent = self.each.saturating_mul(cost);
+        if spent < self.full { spent } else { self.full }
+    }
+}

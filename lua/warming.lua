@@ -1,0 +1,104 @@
+-- Warm-up of GCRA: a charge passes as under any GCRA quota, but drains for longer while the budget is cold.
+--
+--   state   178 B, cold at d, ticks I4, and behind them a state as in gcra.lua or waiting.lua
+--   charge  number 11: that of gcra.lua, and: parts B, spent d, warm-up d, step d, steps d, surcharge d. The tag and the parts tell an
+--           eighth of the furthest that a state may lie ahead, as in waiting.lua
+--
+-- The idle time in store is the time for which nothing was left to drain, less what charges have spent of it: nothing to all of the
+-- warm-up, in ticks of 2^-20 µs. All is in store at `cold`, if nothing arrives. The last part of the store, `steps` times `step`
+-- ticks, is worth the `surcharge`, by the square of the steps, and a charge pays the difference between before and after.
+local function warming(read, ahead, stands, leave)
+  local WARMED, INNER, TICKS, SPLIT = 178, 14, 2 ^ 20, 2 ^ 14
+
+  local function read_warmed(found)
+    local _, us, ticks = unpack('<BdI4', found)
+    local state = is_whole(us) and ticks < TICKS and byte(found, INNER) ~= WARMED and read(found:sub(INNER))
+    if state then
+      -- So that it is written whole.
+      state.cold, state.ticks, state.length = us, ticks, 0
+    end
+    return state
+  end
+
+  local function head(state)
+    return pack('<BdI4', WARMED, state.cold, state.ticks)
+  end
+
+  -- The time from which a state is cold.
+  local function cold_from(state)
+    return state.ticks > 0 and state.cold + 1 or state.cold
+  end
+
+  -- The ticks of the store at the point (us, rest) ahead of now, before which nothing comes to it.
+  local function stored(state, quota, us, rest)
+    local full, missing = quota.warm * TICKS, state.cold and state.cold - now - us or -2
+    if missing < -1 then
+      return full
+    elseif missing > quota.warm then
+      return 0
+    end
+    return min(max(full - missing * TICKS - state.ticks + floor(rest * TICKS / quota.denominator), 0), full)
+  end
+
+  -- The whole part of number * part / of, in which the product may not be exact: the last is at most 2^32, and so are the others.
+  local function share(number, part, of)
+    local high, low = floor(part / SPLIT), part % SPLIT
+    local whole = floor(number * high / of)
+    return whole * SPLIT + floor(((number * high - whole * of) * SPLIT + number * low) / of)
+  end
+
+  -- The surcharge for all that is in store.
+  local function surcharge(quota, store)
+    local steps = quota.steps
+    local cold = floor(max(store - quota.warm * TICKS + quota.step * steps, 0) / quota.step)
+    return share(share(quota.surcharge, cold, steps), cold, steps)
+  end
+
+  -- The surcharge for what a charge spends of the store, and the rest of the store.
+  local function spend(state, quota, us, rest)
+    local before = stored(state, quota, us, rest)
+    local after = max(before - quota.spent, 0)
+    return surcharge(quota, before) - surcharge(quota, after), after
+  end
+
+  -- The surcharge that comes back with a charge, and the store with what it spent. If all was spent, it is unknown how much of that
+  -- was this charge's, and nothing comes back to the store.
+  local function restore(state, quota, us, rest)
+    local before = stored(state, quota, us, rest)
+    if before == 0 then
+      return 0, 0
+    end
+    local after = min(before + quota.spent, quota.warm * TICKS)
+    return surcharge(quota, after) - surcharge(quota, before), after
+  end
+
+  -- Leaves this in store, at the point (us, rest) ahead of now.
+  local function keep(state, quota, us, rest, store)
+    local ticks = floor(rest * TICKS / quota.denominator) + quota.warm * TICKS - store
+    state.cold, state.ticks = now + us + floor(ticks / TICKS), ticks % TICKS
+    state.length, state.changed = 0, true
+  end
+
+  local function take(state, charge)
+    local quota = charge.quota
+    local left, left_rest = ahead(stands(state, quota))
+    local more, store = spend(state, quota, left, left_rest)
+    local us, rest = left + quota.us + more, left_rest + quota.rest
+    if rest >= quota.denominator then
+      us, rest = us + 1, rest - quota.denominator
+    end
+    leave(state, quota, us, rest)
+    keep(state, quota, us, rest, store)
+  end
+
+  return {
+    read = read_warmed,
+    head = head,
+    cold_from = cold_from,
+    spend = spend,
+    restore = restore,
+    keep = keep,
+    take = take,
+  }
+end
+
