@@ -11,6 +11,8 @@ use crate::{Quota, Unit};
 /// The name of a family of budgets: a policy, which of its quotas, and the [`Unit`] of their states. With a key it
 /// names one state.
 ///
+/// A named quota of a policy is called by its name, as `api:day`, and others by their position.
+///
 /// The *limit* is not part of it, so that doubling a quota, or moving a caller to another tier, does not hand out a fresh
 /// budget. The unit is, because it makes two states incompatible: another algorithm, or windows of another length.
 ///
@@ -88,9 +90,10 @@ impl Names {
         scope
     }
 
+    /// Those of a policy and of its named quotas, without those of its tiers.
     fn of_policy(&self, policy: &str) -> impl Iterator<Item = Scope> {
         let scopes = self.0.values().copied();
-        scopes.filter(move |scope| scope.policy() == policy)
+        scopes.filter(move |scope| scope.policy().split(':').next() == Some(policy))
     }
 }
 
@@ -104,17 +107,24 @@ impl Scope {
         names().scope(Name::of(policy, slot, quota))
     }
 
-    /// The scope, unless it would be one more than `most` of this policy: for quotas that are not bounded by what was configured.
+    /// The scope of a family of this policy, unless it would be one more than `most` of the policy: for quotas that are not
+    /// bounded by what was configured.
     #[doc(hidden)]
     #[must_use]
-    pub fn of_few(policy: &str, slot: u16, quota: &Quota, most: usize) -> Option<Self> {
-        let name = Name::of(policy, slot, quota);
+    pub fn of_few(
+        policy: &str,
+        family: &str,
+        slot: u16,
+        quota: &Quota,
+        most: usize,
+    ) -> Option<Self> {
+        let name = Name::of(family, slot, quota);
         let mut names = names();
         let known = names.0.contains_key(&name) || names.of_policy(policy).count() < most;
         known.then(|| names.scope(name))
     }
 
-    /// All scopes of the policy named `policy` in this process.
+    /// All scopes of the policy named `policy` in this process, and of its named quotas.
     #[doc(hidden)]
     #[must_use]
     pub fn all_of(policy: &str) -> Vec<Self> {
@@ -136,7 +146,8 @@ impl Scope {
         scope.get().copied()
     }
 
-    /// The policy's name. `#` and a tier's name follow it, if quotas of some tiers have a state of their own.
+    /// The policy's name. `#` and a tier's name follow it, if quotas of some tiers have a state of their own; then `:` and the
+    /// quota's name, if that has one.
     #[must_use]
     pub fn policy(self) -> &'static str {
         &self.0.name.policy
@@ -144,11 +155,11 @@ impl Scope {
 
     /// Says whether both are of one policy, whatever the tiers.
     pub(crate) fn is_of_policy_of(self, other: Self) -> bool {
-        let base = |scope: Self| scope.policy().split('#').next();
+        let base = |scope: Self| scope.policy().split(['#', ':']).next();
         base(self) == base(other)
     }
 
-    /// The position of the quota in the policy; the first is 0.
+    /// The position of the quota in the policy, if it has no name of its own; the first is 0, and so is a named one.
     #[must_use]
     pub fn slot(self) -> u16 {
         self.0.name.slot

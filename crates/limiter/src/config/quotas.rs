@@ -12,8 +12,8 @@ use crate::{ConfigError, ParseQuotaError, Quota};
 /// One quota, `"10/s burst 20"`, several in one text, `"10/s; 1000/day"`, a list of texts, or a map of names to quotas; or `"none"`
 /// for a limit of 0, which refuses every request.
 ///
-/// A map is taken in the order of its names, since most formats keep no other. The place of a quota among the others is part
-/// of where its budgets are: a new one before it starts them afresh.
+/// A map is taken in the order of its names, since most formats keep no other. A quota with a name keeps its budgets by it; one
+/// without has its place among the others as a part of where its budgets are, so that a new one before it starts them afresh.
 ///
 /// ```
 /// use tollgate::config::{PolicyConfig, QuotasConfig};

@@ -38,8 +38,10 @@ impl Limit {
     /// The limit with states of this family, which belongs to no other policy: its name has a character that no policy's name
     /// has.
     pub(super) fn in_family(&self, family: &str) -> Self {
-        let scope = Scope::of(family, self.scope.slot(), &self.quota);
         let (policy, quota) = (self.label.policy(), self.label.quota());
+        let name = self.scope.policy().strip_prefix(policy).unwrap_or("");
+        let family = format!("{family}{name}");
+        let scope = Scope::of(&family, self.scope.slot(), &self.quota);
         Self {
             quota: self.quota,
             scope,
@@ -260,14 +262,16 @@ pub(crate) fn why_no_quota(text: &str, error: &ParseQuotaError) -> String {
 impl Quotas {
     /// None, if every request is refused.
     pub(super) fn into_limits(self, policy: &str) -> Result<Arc<[Limit]>, ConfigError> {
-        self.into_limits_in(policy, |slot, quota| Ok(Scope::of(policy, slot, quota)))
+        self.into_limits_in(policy, |family, slot, quota| {
+            Ok(Scope::of(family, slot, quota))
+        })
     }
 
-    /// None, if every request is refused. `scope` gives each quota its scope, by its position.
+    /// None, if every request is refused. `scope` gives each quota its scope, by the family of its states and a position in it.
     pub(super) fn into_limits_in(
         self,
         policy: &str,
-        scope: impl Fn(u16, &Quota) -> Result<Scope, ConfigError>,
+        scope: impl Fn(&str, u16, &Quota) -> Result<Scope, ConfigError>,
     ) -> Result<Arc<[Limit]>, ConfigError> {
         let quotas = match self.0 {
             QuotaInput::These(quotas) => quotas,
@@ -291,17 +295,22 @@ impl Quotas {
             .into_iter()
             .enumerate()
             .map(|(index, (name, quota))| {
-                let name = match name {
+                let (name, scope) = match name {
+                    // Its states are found by its name, in whatever order the quotas are stated.
                     Some(name) => {
                         check_name(&name)?;
-                        are_several.then(|| format!("{policy}-{name}"))
+                        let family = format!("{policy}:{name}");
+                        let name = are_several.then(|| format!("{policy}-{name}"));
+                        (name, scope(&family, 0, &quota)?)
                     }
-                    None => (index > 0).then(|| Limit::name(policy, index)),
+                    // A policy of more quotas than that is refused with its limiter, for having too many.
+                    None => {
+                        let slot = u16::try_from(index).unwrap_or(u16::MAX);
+                        let name = (index > 0).then(|| Limit::name(policy, index));
+                        (name, scope(policy, slot, &quota)?)
+                    }
                 };
                 let name = name.unwrap_or_else(|| policy.to_owned());
-                // A policy of more quotas than that is refused with its limiter, for having too many.
-                let slot = u16::try_from(index).unwrap_or(u16::MAX);
-                let scope = scope(slot, &quota)?;
                 Ok(Limit {
                     quota,
                     scope,
@@ -399,6 +408,23 @@ mod tests {
             refusal("".into()),
             "policy \"api\": quota \"\": expected LIMIT/PERIOD, such as 10/s, or LIMIT at once, found the end"
         );
+    }
+
+    #[test]
+    fn named_quotas_keep_their_states_in_whatever_order_they_are_stated() {
+        let scopes = |quotas: &[(&str, Quota)]| -> Vec<Scope> {
+            let quotas: Quotas = quotas.iter().copied().collect();
+            let limits = quotas.into_limits("api").unwrap();
+            limits.iter().map(|limit| limit.scope).collect()
+        };
+        let second = ("second", Quota::per_second(10));
+        let (hour, day) = (("hour", Quota::per_hour(90)), ("day", Quota::per_day(1000)));
+        let before = scopes(&[second, day]);
+        assert_ne!(before[0], before[1]);
+        assert_eq!(scopes(&[day, hour, second])[0], before[1]);
+        assert_eq!(scopes(&[day, hour, second])[2], before[0]);
+        assert_eq!(scopes(&[day]), before[1..]);
+        assert_eq!(before[1].policy(), "api:day");
     }
 
     #[test]

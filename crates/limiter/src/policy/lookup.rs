@@ -342,9 +342,9 @@ impl Policy {
                 self.lookup_error(format!("{given} quotas are more than the {most} that fit"))
             );
         }
-        let limits = quotas.into_limits_in(&self.name, |slot, quota| {
+        let limits = quotas.into_limits_in(&self.name, |family, slot, quota| {
             self.check_stated(quota)?;
-            Scope::of_few(&self.name, slot, quota, MOST_SCOPES).ok_or_else(|| {
+            Scope::of_few(&self.name, family, slot, quota, MOST_SCOPES).ok_or_else(|| {
                 self.lookup_error(format!(
                     "{quota}: the process keeps {MOST_SCOPES} pairs of algorithm and window length for this policy already, and \
                      each takes memory for good"

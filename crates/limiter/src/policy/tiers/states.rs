@@ -30,19 +30,24 @@ struct Bucket<'a> {
 
 /// Gives quotas of tiers that drain at paces too different a state of their own.
 ///
-/// The first quotas of all tiers are told apart, then the second ones, and so on. The policy's own quota has the state that
+/// The quotas of one name are told apart, then those of another; of quotas without names the first ones of all tiers, then the
+/// second ones, and so on. The policy's own quota has the state that
 /// it has without tiers. The tiers follow, those first whose drains are closest to the policy's own. Each joins the first
 /// state all of whose quotas are within the factor of it, and otherwise founds one that is named after the tier. So which
 /// state a tier has depends on the quotas of the policy and of its tiers, and not on the order in which they are stated.
 pub(super) fn tell_apart(policy: &str, own: &[Limit], grants: &mut [(String, Grant)]) {
     let mut families = Vec::new();
-    let slots = grants.iter().map(|(_, grant)| grant.limits().len()).max();
-    for slot in 0..slots.unwrap_or(0) {
-        let own_us = own.get(slot).and_then(drain_us);
+    let limits = grants.iter().flat_map(|(_, grant)| grant.limits());
+    let mut names: Vec<_> = limits.map(name).collect();
+    names.sort_unstable();
+    names.dedup();
+    for called in names {
+        let is_called = |limit: &&Limit| name(limit) == called;
+        let own_us = own.iter().find(is_called).and_then(drain_us);
         let tiers = grants.iter().enumerate();
         let mut buckets: Vec<_> = tiers
             .filter_map(|(place, (tier, grant))| {
-                let drain_us = grant.limits().get(slot).and_then(drain_us)?;
+                let drain_us = grant.limits().iter().find(is_called).and_then(drain_us)?;
                 Some(Bucket {
                     tier,
                     place,
@@ -68,17 +73,23 @@ pub(super) fn tell_apart(policy: &str, own: &[Limit], grants: &mut [(String, Gra
                 }
             };
             if let Some(founder) = founder {
-                families.push((bucket.place, slot, format!("{policy}#{founder}")));
+                families.push((bucket.place, called, format!("{policy}#{founder}")));
             }
         }
     }
-    for (place, slot, family) in families {
-        if let Some((_, Grant::Limits(limits))) = grants.get_mut(place)
-            && let Some(limit) = Arc::make_mut(limits).get_mut(slot)
-        {
-            *limit = limit.in_family(&family);
+    for (place, called, family) in families {
+        if let Some((_, Grant::Limits(limits))) = grants.get_mut(place) {
+            let mut limits = Arc::make_mut(limits).iter_mut();
+            if let Some(limit) = limits.find(|limit| name(limit) == called) {
+                *limit = limit.in_family(&family);
+            }
         }
     }
+}
+
+/// The name by which a quota is found in a policy and its tiers: that of its states, or the position of one without a name.
+fn name(limit: &Limit) -> (&'static str, u16) {
+    (limit.scope.policy(), limit.scope.slot())
 }
 
 impl<'a> Group<'a> {
@@ -209,5 +220,19 @@ mod tests {
         let scopes: Vec<_> = tiers.limits().map(|(_, limit)| limit.scope).collect();
         assert_eq!(scopes[0], policy.limits[0].scope);
         assert_eq!((scopes[1].policy(), scopes[1].slot()), ("api#gold", 1));
+    }
+
+    #[test]
+    fn named_quotas_of_tiers_share_the_states_of_their_names() {
+        let (second, day) = (Quota::per_second(10), Quota::per_day(10));
+        let tiers = Tiers::by(|_, _| None::<String>)
+            .tier("gold", [("day", day), ("second", second)])
+            .tier("slow", [("day", day), ("second", day)]);
+        let policy = Policy::new("api", [("second", second), ("day", day)]).tiers(tiers);
+        let tiers = policy.tiers.as_ref().unwrap();
+        let limits = tiers.limits();
+        let scopes: Vec<_> = limits.map(|(_, limit)| limit.scope.policy()).collect();
+        let expected = ["api:day", "api:second", "api:day", "api#slow:second"];
+        assert_eq!(scopes, expected);
     }
 }
