@@ -399,8 +399,11 @@ impl Limiter {
     }
 
     /// Replaces all policies by these, for this limiter and its clones, between two requests. Budgets go on: what makes a budget is
-    /// the policy's name, the position of the quota and its algorithm, and not its limit. A request that was let in before is
-    /// settled under the policies as they were then.
+    /// the policy's name, the name of the quota or else its position, and its algorithm, and not its limit. A request that was let
+    /// in before is settled under the policies as they were then.
+    ///
+    /// A caller that has spent a budget waits until so much of it has drained that the new quota has room: for one full drain of
+    /// the larger quota at most. [`reset`](Self::reset) ends that at once.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};

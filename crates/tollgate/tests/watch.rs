@@ -74,8 +74,8 @@ fn each_change_is_told_in_words() {
         ),
         (
             TEN.replace("10/s", "100/s fixed-window"),
-            "policy api: 100/s → 100/s fixed-window; takes effect at once; callers begin with a full budget where the algorithm or the \
-             number of quotas has changed",
+            "policy api: 100/s → 100/s fixed-window; takes effect at once; callers begin with a full budget where the algorithm, \
+             the length of the window or the name of a quota has changed",
         ),
         (
             TEN.replace("10/s", "100/s fixed-window") + "shadow = true\n",
@@ -105,6 +105,54 @@ fn each_change_is_told_in_words() {
         assert_eq!(said[0], words);
     }
     assert!(trial.limiter.policy("app").is_some() && trial.limiter.policy("api").is_none());
+}
+
+/// The figures are those after which such a caller passes: `tests/changes.rs`.
+#[test]
+fn a_change_that_makes_spent_callers_wait_for_longer_says_for_how_long() {
+    let keep = "takes effect at once; callers keep what they have used";
+    let waits = "one that has spent all waits for up to";
+    let ends = "which `reset` ends at once";
+    for (from, to, words) in [
+        (
+            "60/h burst 100",
+            "60/h burst 10",
+            format!("{keep}; {waits} 5460s, {ends}"),
+        ),
+        (
+            "24/day",
+            "60/min",
+            format!("{keep}; {waits} 86341s, {ends}"),
+        ),
+        // It waits no longer than the new quota says.
+        ("10/min", "20/min", keep.to_owned()),
+        ("60/min", "24/day", keep.to_owned()),
+        (
+            "20/h fixed-window",
+            "10/h fixed-window",
+            format!("{keep}; {waits} 3600s, {ends}"),
+        ),
+        (
+            "20/h sliding-window",
+            "10/h sliding-window",
+            format!("{keep}; {waits} 7200s, {ends}"),
+        ),
+        ("10/h sliding-log", "20/h sliding-log", keep.to_owned()),
+        (
+            "10/s; 1000/day",
+            "1000/day; 10/s",
+            format!(
+                "{keep}, each quota what the one at its place had used: quotas with names keep their own; {waits} 86399.1s, {ends}"
+            ),
+        ),
+    ] {
+        let trial = following(&TEN.replace("10/s", from));
+        let said = trial.write(&TEN.replace("10/s", to));
+        let (_, told) = said[0]
+            .split_once(&format!("policy api: {from} → {to}; "))
+            .unwrap();
+        assert_eq!(told, words, "{from} to {to}");
+    }
 }
 
 #[test]
@@ -310,4 +358,42 @@ async fn a_task_looks_at_the_file_until_the_watch_is_dropped() {
     drop(watch);
     fs::write(&path, TEN).unwrap();
     assert!(!has("api").await);
+}
+
+/// The clock of the runtime stands still while a blocking task runs, so that only the signal can be the reason.
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_hang_up_signal_reads_the_file_at_once() {
+    // given
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, TEN).unwrap();
+    let mut file = file(&path);
+    let limiter = file.load().unwrap().build().unwrap();
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    let blocking = tokio::task::spawn_blocking(move || held.recv());
+    let began = tokio::time::Instant::now();
+    let _watch = file.follow(&limiter);
+    // It listens from its first turn on. Without a listener the signal would end the process.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+
+    // when
+    fs::write(&path, TEN.replace("api", "app")).unwrap();
+    let process = std::process::id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-HUP", &process])
+        .status();
+    assert!(sent.unwrap().success());
+
+    // then
+    let patience = std::time::Instant::now();
+    while limiter.policy("app").is_none() {
+        assert!(patience.elapsed() < std::time::Duration::from_secs(60));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(began.elapsed(), std::time::Duration::ZERO);
+    drop(let_go);
+    assert!(blocking.await.unwrap().is_err());
 }

@@ -1,9 +1,12 @@
 //! Words for operators: the changes between two configurations, and the place of a fault in a file.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use super::{LimiterConfig, PolicyConfig};
-use crate::{Limiter, Policy};
+use crate::policy::Limit;
+use crate::{Algorithm, Limiter, Policy, Quota};
 
 /// The place of a fault, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,9 +143,13 @@ pub(super) fn changes(
         let texts = built.map(quotas_of).unwrap_or_default();
         match (named(before, name), limiter.policy(name)) {
             (Some(before), Some(running)) => {
-                let same = built.is_some_and(|built| keeps_states(&running, built));
-                let texts = (quotas_of(&running), texts);
-                change_of(&before, policy, &texts, same, &mut words);
+                let budgets = built.map(|built| budgets_of(&running.limits, &built.limits));
+                let quotas = format!(
+                    "{} → {texts}; takes effect at once; {}",
+                    quotas_of(&running),
+                    budgets.unwrap_or_default()
+                );
+                change_of(&before, policy, &quotas, &mut words);
             }
             _ => words.push(format!(
                 "policy {name}: new, {texts}; takes effect at once; callers that used this name before keep what they have used"
@@ -168,26 +175,12 @@ pub(super) fn changes(
     words
 }
 
-fn change_of(
-    before: &PolicyConfig,
-    after: &PolicyConfig,
-    quotas: &(String, String),
-    keeps_states: bool,
-    words: &mut Vec<String>,
-) {
+fn change_of(before: &PolicyConfig, after: &PolicyConfig, quotas: &str, words: &mut Vec<String>) {
     let name = &after.name;
     let mut say = |what: String| words.push(format!("policy {name}: {what}"));
     for field in differing(&fields_of(before), &fields_of(after)) {
         match field.as_str() {
-            "quotas" => {
-                let budgets = if keeps_states {
-                    "callers keep what they have used"
-                } else {
-                    "callers begin with a full budget where the algorithm or the number of quotas has changed"
-                };
-                let (from, to) = quotas;
-                say(format!("{from} → {to}; takes effect at once; {budgets}"));
-            }
+            "quotas" => say(quotas.to_owned()),
             "key" => say(
                 "another key; takes effect at once; callers begin with a full budget".to_owned(),
             ),
@@ -205,10 +198,71 @@ fn change_of(
     }
 }
 
-/// True if each quota has the states of the one at its place.
-fn keeps_states(before: &Policy, after: &Policy) -> bool {
-    let mut pairs = before.limits.iter().zip(&after.limits[..]);
-    before.limits.len() == after.limits.len() && pairs.all(|(one, other)| one.scope == other.scope)
+/// The lot of callers when these quotas replace those: `docs/operating/changes.md` has it as a table.
+fn budgets_of(before: &[Limit], after: &[Limit]) -> String {
+    let heir = |limit: &Limit| before.iter().find(|other| other.scope == limit.scope);
+    if !after.iter().all(|limit| heir(limit).is_some()) {
+        return "callers begin with a full budget where the algorithm, the length of the window or the name of a quota has changed"
+            .to_owned();
+    }
+    let mut told = "callers keep what they have used".to_owned();
+    if are_reordered(before, after) {
+        told += ", each quota what the one at its place had used: quotas with names keep their own";
+    }
+    let pairs = after.iter().filter_map(|limit| Some((heir(limit)?, limit)));
+    let locks = pairs.filter_map(|(before, after)| lockout(&before.quota, &after.quota));
+    if let Some(longest) = locks.max() {
+        told += &format!(
+            "; one that has spent all waits for up to {longest:?}, which `reset` ends at once"
+        );
+    }
+    told
+}
+
+/// True if these are the quotas of before in another order, which have no names by which their states could be found.
+fn are_reordered(before: &[Limit], after: &[Limit]) -> bool {
+    let moved = |limit: &Limit| {
+        let is_same = |other: &&Limit| other.quota == limit.quota;
+        before.iter().find(is_same).map(|from| from.scope)
+    };
+    let places: Option<Vec<_>> = after.iter().map(moved).collect();
+    places.is_some_and(|places| {
+        let mut pairs = places.iter().zip(after);
+        pairs.any(|(from, limit)| *from != limit.scope)
+    })
+}
+
+/// The longest wait of a caller that spent the first quota before the second one replaced it, if that is longer than a caller waits
+/// that has spent the second. It is never longer than the first takes to drain.
+fn lockout(before: &Quota, after: &Quota) -> Option<Duration> {
+    let drain_us = |quota: &Quota, amount: u64| {
+        let full = u128::from(amount) * quota.period().as_micros();
+        full.div_ceil(u128::from(quota.limit()))
+    };
+    let full_us = |quota: &Quota| drain_us(quota, quota.capacity());
+    let longest_us = match after.algorithm() {
+        Algorithm::Gcra => {
+            let longer_us = full_us(before).checked_sub(full_us(after))?;
+            (longer_us > 0).then(|| longer_us + drain_us(after, 1))?
+        }
+        Algorithm::IntervalRefill { .. } if full_us(before) > full_us(after) => {
+            let refills = before.capacity().div_ceil(before.limit());
+            u128::from(refills) * before.period().as_micros()
+        }
+        // The present window counts on in the one after it.
+        Algorithm::SlidingWindow if before.capacity() > after.capacity() => {
+            2 * after.period().as_micros()
+        }
+        Algorithm::FixedWindow { .. } | Algorithm::RollingWindow { .. } | Algorithm::SlidingLog
+            if before.capacity() > after.capacity() =>
+        {
+            after.period().as_micros()
+        }
+        _ => return None,
+    };
+    // Whole milliseconds are enough for an operator.
+    let longest_ms = u64::try_from(longest_us.div_ceil(1_000)).unwrap_or(u64::MAX);
+    Some(Duration::from_millis(longest_ms))
 }
 
 fn quotas_of(policy: &Policy) -> String {
