@@ -9,6 +9,7 @@
 
 mod common;
 
+use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -449,4 +450,107 @@ async fn the_log_tells_of_callers_who_wait_for_what_another_quota_of_their_budge
         assert!(lines[0].contains(word), "{word}: {}", lines[0]);
     }
     assert!(!text.contains("a-secret"), "{text}");
+}
+
+#[tokio::test]
+async fn the_lines_of_a_flood_of_denials_are_bounded_in_each_second_for_each_policy_and_for_all() {
+    const POLICIES: usize = 15;
+    let log = Log::default();
+    let _guard = log.listen_from(tracing::Level::DEBUG);
+    let policies = (0..POLICIES).map(|n| Policy::new(&format!("policy-{n}"), Quota::per_day(1)));
+    let limiter = Limiter::builder().policies(policies).build().unwrap();
+    let began = std::time::Instant::now();
+
+    // when all are flooded, the first of them first
+    for n in 0..POLICIES {
+        for _ in 0..500 {
+            limiter
+                .check(&format!("policy-{n}"), "caller")
+                .await
+                .unwrap();
+        }
+    }
+
+    // then each has lines, and none more than its share of each second that has begun
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
+    let text = log.text();
+    let of = |n: usize| text.matches(&format!("policy=\"policy-{n}\"")).count();
+    let lines: Vec<_> = (0..POLICIES).map(of).collect();
+    let most = lines.iter().max().copied().unwrap_or_default();
+    assert!(lines[..10].iter().all(|lines| *lines >= 100), "{lines:?}");
+    assert!(most <= 100 * seconds, "{lines:?}");
+    assert!(lines.iter().sum::<usize>() <= 1_000 * seconds, "{lines:?}");
+}
+
+#[tokio::test]
+async fn an_observer_that_panics_changes_no_decision_and_is_told_of_the_next_ones() {
+    // given
+    let log = Log::default();
+    let _guard = log.listen();
+    let told = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&told);
+    let observed = Limiter::builder().observe(move |_: &Event<'_>| {
+        *counted.lock().unwrap() += 1;
+        // Without the message of a panic in the output of the test.
+        std::panic::resume_unwind(Box::new("a defect"));
+    });
+    let policy = || Policy::new("api", Quota::per_hour(3));
+    let observed = observed.policy(policy()).build().unwrap();
+    let alone = Limiter::from(policy());
+
+    // when, then
+    for asked in 1..=6 {
+        let answers = [&observed, &alone].map(|limiter| send(limiter, from("10.0.0.1")));
+        let [with, without] = answers;
+        assert_eq!(with.await, without.await);
+        assert_eq!(*told.lock().unwrap(), asked);
+    }
+    let text = log.text();
+    assert_eq!(text.matches("the observer panics").count(), 1, "{text}");
+}
+
+/// No lock is held while an observer is told, so that it holds up its own request and no other.
+#[test]
+fn an_observer_that_stands_still_holds_up_its_own_request_and_no_other() {
+    use std::sync::mpsc;
+
+    // given an observer that waits for a word when it hears of one caller
+    let (arrive, arrived) = mpsc::channel();
+    let (say, word) = mpsc::channel::<()>();
+    let word = Mutex::new(word);
+    let slow = Key::from("slow");
+    let observed = Limiter::builder().observe(move |event: &Event<'_>| {
+        if event.key() == Some(&slow) {
+            arrive.send(()).unwrap();
+            word.lock().unwrap().recv().unwrap();
+        }
+    });
+    let policy = Policy::new("api", Quota::per_hour(3));
+    let limiter = observed.policy(policy).track_offenders().build().unwrap();
+    let ask = |limiter: &Limiter, caller: &str| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let asked = runtime.block_on(limiter.check("api", caller).into_future());
+        asked.unwrap().is_allowed()
+    };
+
+    // when it stands still, in a thread of its own
+    let held_up = limiter.clone();
+    let held_up = std::thread::spawn(move || ask(&held_up, "slow"));
+    arrived.recv().unwrap();
+
+    // then others are let in and refused, policies are replaced, and offenders are read
+    for allowed in [true, true, true, false] {
+        assert_eq!(ask(&limiter, "quick"), allowed);
+    }
+    assert_eq!(limiter.offenders("api").unwrap().denials(), 1);
+    limiter
+        .replace([Policy::new("api", Quota::per_hour(3))])
+        .unwrap();
+    assert!(ask(&limiter, "other"));
+
+    // and its own request has been decided
+    say.send(()).unwrap();
+    assert!(held_up.join().unwrap());
 }

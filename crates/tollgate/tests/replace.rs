@@ -275,3 +275,117 @@ async fn a_replacement_that_makes_a_new_budget_leaves_its_name_and_nothing_else(
     let each = kept / 80_000;
     assert!((1..=150).contains(&each), "{each} bytes for each name");
 }
+
+/// A file with other limits each time, as an operator would write it each working day for ten years.
+#[cfg(feature = "serde")]
+#[tokio::test]
+async fn thousands_of_reloads_of_a_file_leave_nothing_behind() {
+    use tollgate::config;
+
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.json");
+    let write = |n: u64| {
+        let name = ["api", "app"][usize::from(n.is_multiple_of(2))];
+        let quotas = format!("{}/h; {}/day sliding-window", n, n * 3);
+        let policy = serde_json::json!({ "name": name, "quotas": quotas, "routes": ["/a/{b}"] });
+        let text = serde_json::json!({ "policies": [policy] }).to_string();
+        // One in ten is wrong.
+        let text = if n.is_multiple_of(10) {
+            text.replace("/h", "/hourly")
+        } else {
+            text
+        };
+        std::fs::write(&path, text).unwrap();
+    };
+    write(1);
+    let mut file = config::watch(&path, |text| serde_json::from_str(text));
+    let limiter = file.load().unwrap().build().unwrap();
+    // A thread without a runtime: no task looks at the file.
+    let watch = std::thread::scope(|scope| scope.spawn(|| file.follow(&limiter)).join()).unwrap();
+    let reload = |from: u64, to: u64| {
+        for n in from..to {
+            write(n);
+            assert_eq!(watch.reload().is_err(), n.is_multiple_of(10));
+        }
+    };
+    reload(2, 500);
+
+    let region = Region::new(ALLOCATOR);
+    reload(500, 3_000);
+    let change = region.change();
+
+    let kept = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
+    assert!(kept.abs() < 64 * 1024, "{kept} bytes are left behind");
+}
+
+/// Far more than a thousand in a second, while requests come through a layer.
+#[test]
+fn replacements_all_the_time_lead_to_no_wrong_decision_and_leave_memory_flat() {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    const LIMIT: u64 = 5_000;
+    let _alone = alone();
+    // given a budget that no time refills, of a policy beside others that change
+    let (backend, _clock) = at_a_standstill();
+    let policies = |n: u64| {
+        let others = (0..n % 3).map(move |other| {
+            Policy::new(&format!("other-{other}"), Quota::per_second(1_000_000 + n)).on_demand()
+        });
+        [Policy::new("api", Quota::per_day(LIMIT))]
+            .into_iter()
+            .chain(others)
+    };
+    let limiter = Limiter::builder().policies(policies(0)).backend(backend);
+    let limiter = limiter.build().unwrap();
+    let layer = RateLimitLayer::new(&limiter);
+    let (is_over, replaced) = (AtomicBool::new(false), AtomicU64::new(0));
+    let ask = |requests: u64| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut allowed = 0;
+            for _ in 0..requests {
+                let status = send(&layer).await.status();
+                assert!(status == 200 || status == 429, "{status}");
+                allowed += u64::from(status == 200);
+            }
+            allowed
+        })
+    };
+
+    std::thread::scope(|scope| {
+        let replacing = scope.spawn(|| {
+            let mut n = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                n += 1;
+                limiter.replace(policies(n)).unwrap();
+                replaced.store(n, Ordering::Relaxed);
+            }
+        });
+        let until = |count: u64| {
+            while replaced.load(Ordering::Relaxed) < count {
+                std::thread::yield_now();
+            }
+        };
+
+        // when requests come between thousands of replacements
+        let mut allowed = 0;
+        for round in 1..=10 {
+            allowed += ask(LIMIT / 5);
+            until(round * 200);
+        }
+
+        // then exactly the limit was let in
+        assert_eq!(allowed, LIMIT);
+        let region = Region::new(ALLOCATOR);
+        until(replaced.load(Ordering::Relaxed) + 5_000);
+        ask(1_000);
+        let change = region.change();
+        let kept = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
+        assert!(kept.abs() < 64 * 1024, "{kept} bytes are left behind");
+        is_over.store(true, Ordering::Relaxed);
+        replacing.join().unwrap();
+    });
+}

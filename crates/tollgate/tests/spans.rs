@@ -24,6 +24,7 @@ struct Spans(Arc<Mutex<State>>);
 struct State {
     recorded: Vec<String>,
     made: usize,
+    calls: Vec<String>,
 }
 
 impl Visit for State {
@@ -33,8 +34,17 @@ impl Visit for State {
 }
 
 impl<S: Subscriber> Layer<S> for Spans {
-    fn on_new_span(&self, _span: &Attributes<'_>, _id: &Id, _context: Context<'_, S>) {
-        self.0.lock().unwrap().made += 1;
+    fn on_new_span(&self, span: &Attributes<'_>, _id: &Id, _context: Context<'_, S>) {
+        let state = &mut *self.0.lock().unwrap();
+        state.made += 1;
+        if span.metadata().name() == "redis_call" {
+            let mut call = State::default();
+            span.record(&mut call);
+            let level = span.metadata().level();
+            state
+                .calls
+                .push(format!("{level} {}", call.recorded.join(" ")));
+        }
     }
 
     fn on_record(&self, _span: &Id, values: &Record<'_>, _context: Context<'_, S>) {
@@ -115,4 +125,36 @@ fn a_span_that_declares_the_fields_gets_the_verdict_that_says_most() {
         let made = spans.0.lock().unwrap().made;
         assert_eq!(made, 5);
     });
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn each_call_to_redis_has_a_span_at_debug_and_no_decision_has_one() {
+    use tollgate::RedisBackend;
+    use tollgate_testkit::Standalone;
+    use tracing_subscriber::filter::LevelFilter;
+
+    // given
+    let server = Standalone::start();
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let policy = Policy::new("api", Quota::per_day(9));
+    let limiter = Limiter::builder().policy(policy).backend(backend);
+    let limiter = limiter.build().unwrap();
+    let spans_of = async |level: LevelFilter, asked: usize| {
+        let spans = Spans::default();
+        let subscriber = tracing_subscriber::registry()
+            .with(spans.clone())
+            .with(level);
+        let _listening = tracing::subscriber::set_default(subscriber);
+        for _ in 0..asked {
+            assert!(limiter.check("api", "alice").await.unwrap().is_allowed());
+        }
+        let state = spans.0.lock().unwrap();
+        (state.made, state.calls.clone())
+    };
+
+    // when, then: one that comes alone is one call
+    let calls = vec!["DEBUG requests=1".to_owned(); 3];
+    assert_eq!(spans_of(LevelFilter::DEBUG, 3).await, (3, calls));
+    assert_eq!(spans_of(LevelFilter::INFO, 3).await, (0, Vec::new()));
 }
