@@ -18,7 +18,7 @@
 -- waiting.lua. So have those of a quota that warms up: see warming.lua.
 local function gcra(algorithm)
   local SHORT, LONG, HEAD, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 16, 23, 28, 32, 2, 2 ^ 52
-  local PARTS, LARGEST_TAG, QUEUED, WAITING, WARMED, WARMING = 32, 176, 177, 7, 178, 11
+  local PARTS, LARGEST_TAG, QUEUED, WAITING, WARMING = 32, 176, 177, 7, 11
   -- The offset of the parts of the first credit in a list of credits, four numbers each.
   local AT, FROM, LENGTH, LAST, NEXT = 0, 1, 2, 3, 4
 
@@ -53,22 +53,21 @@ local function gcra(algorithm)
     return us < other_us or (us == other_us and rest < other_rest)
   end
 
-  -- The rules of waiting.lua, made only where somebody waits.
-  local of_turns, turns
-  -- Likewise those of warming.lua.
-  local of_store, store
+  -- The rules of waiting.lua and of warming.lua, made only where somebody waits or something warms up. One function gives both: each
+  -- name that a rule's functions use costs, whether it is needed or not.
+  local part, turns, store
 
   -- Drops credits, turns and a store that have lost their meaning. Otherwise the state of a key that is always in use would carry
   -- them for ever.
   local function forget_dead_notes(state)
     local queue, last = state.queue, state.last
     if queue then
-      last = max(last, of_turns().relevant_until(queue))
+      last = max(last, part('turns').relevant_until(queue))
     end
     if (queue or last > 0 or state.cold) and last <= now then
       -- So that it is written whole.
       state.credits, state.last, state.length, state.queue = '', 0, 0, nil
-      if state.cold and of_store().cold_from(state) <= now then
+      if state.cold and part('store').cold_from(state) <= now then
         state.cold = nil
       end
     end
@@ -122,12 +121,12 @@ local function gcra(algorithm)
   end
 
   local function read(found)
-    local length = #found
+    local WARMED, length = 178, #found
     -- The error of a value of another type has no length, and no bytes.
     if length > LONG and byte(found) == QUEUED then
-      return of_turns().read(found)
+      return part('turns').read(found)
     elseif length > LONG and byte(found) == WARMED then
-      return of_store().read(found)
+      return part('store').read(found)
     end
     local count = (length - HEAD) / CREDIT
     if length ~= SHORT and length ~= LONG and (count < 1 or count % 1 ~= 0 or count > TOLD_APART) then
@@ -169,8 +168,7 @@ local function gcra(algorithm)
     if is_before(most_us, most_rest, us, rest) then
       leave(state, quota, most_us, most_rest)
       -- Turns were promised by a clock that no longer counts, and idle time was stored by it.
-      state.length = (state.queue or state.cold) and 0 or state.length
-      state.queue, state.cold = nil, nil
+      state.queue, state.cold, state.length = nil, nil, state.queue and 0 or state.length
     end
   end
 
@@ -198,7 +196,7 @@ local function gcra(algorithm)
     local us, rest = left_us + quota.us, left_rest + quota.rest
     local more, left_in_store
     if quota.warm then
-      more, left_in_store = of_store().spend(state, quota, left_us, left_rest)
+      more, left_in_store = part('store').spend(state, quota, left_us, left_rest)
       us = us + more
     end
     if rest >= quota.denominator then
@@ -213,7 +211,7 @@ local function gcra(algorithm)
     end
     leave(state, quota, us, rest)
     if quota.warm then
-      of_store().keep(state, quota, us, rest, left_in_store)
+      part('store').keep(state, quota, us, rest, left_in_store)
     end
   end
 
@@ -293,10 +291,10 @@ local function gcra(algorithm)
   -- At most the time for which the charge still shows in the state comes back: from now to its place.
   local function give_back(state, charge, at, full_us, full_rest)
     -- A charge from the future: the clock stepped back, and no credit is certain.
-    if at > now or (charge.quota.wait and of_turns().leave_queue(state, charge.quota, full_us, full_rest)) then
+    if at > now or (charge.quota.wait and part('turns').leave_queue(state, charge.quota, full_us, full_rest)) then
       return
     end
-    if state.queue and not of_turns().let_credit(state) then
+    if state.queue and not part('turns').let_credit(state) then
       return
     end
     local quota = charge.quota
@@ -306,7 +304,7 @@ local function gcra(algorithm)
     local us, rest = quota.us, quota.rest
     local more, back_in_store
     if quota.warm then
-      more, back_in_store = of_store().restore(state, quota, left_us, left_rest)
+      more, back_in_store = part('store').restore(state, quota, left_us, left_rest)
       us = us + more
     end
     if is_before(shows_us, shows_rest, us, rest) then
@@ -323,7 +321,7 @@ local function gcra(algorithm)
     leave(state, quota, left_us, left_rest)
     remember(state, credits, now + from, us + (rest > 0 and 1 or 0), last)
     if quota.warm then
-      of_store().keep(state, quota, left_us, left_rest, back_in_store)
+      part('store').keep(state, quota, left_us, left_rest, back_in_store)
     end
   end
 
@@ -341,7 +339,7 @@ local function gcra(algorithm)
     end
     local value, ends = pack('<Bd', tag, at), at
     if state.queue then
-      value, ends = of_turns().packed(state), at + 1
+      value, ends = part('turns').packed(state), at + 1
     elseif not is_short then
       value, ends = value .. pack('<I4I2B', rest, state.mark, parts), at + 1
     end
@@ -349,18 +347,17 @@ local function gcra(algorithm)
       value, ends = value .. pack('<I7', last) .. packed(state), max(ends, last)
     end
     if state.cold then
-      value, ends = of_store().head(state) .. value, max(ends, of_store().cold_from(state))
+      value, ends = part('store').head(state) .. value, max(ends, part('store').cold_from(state))
     end
     set_until(key, value, ends - ends % cell + cell)
   end
 
-  function of_turns()
-    turns = turns or waiting(read, ahead, stands, is_before, less, leave)
-    return turns
-  end
-
-  function of_store()
-    store = store or warming(read, ahead, stands, leave)
+  function part(of)
+    if of == 'turns' then
+      turns = turns or waiting(read, ahead, stands, is_before, less, leave)
+      return turns
+    end
+    store = store or warming(now, is_whole, read, ahead, stands, leave)
     return store
   end
 
@@ -369,8 +366,8 @@ local function gcra(algorithm)
     fresh = fresh,
     read = read,
     rebase = rebase,
-    passes = algorithm == WAITING and of_turns().passes or passes,
-    take = algorithm == WAITING and of_turns().take or algorithm == WARMING and of_store().take or take,
+    passes = algorithm == WAITING and part('turns').passes or passes,
+    take = algorithm == WAITING and part('turns').take or algorithm == WARMING and part('store').take or take,
     debit = debit,
     give_back = give_back,
     write = write,

@@ -7,8 +7,12 @@
 -- The idle time in store is the time for which nothing was left to drain, less what charges have spent of it: nothing to all of the
 -- warm-up, in ticks of 2^-20 µs. All is in store at `cold`, if nothing arrives. The last part of the store, `steps` times `step`
 -- ticks, is worth the `surcharge`, by the square of the steps, and a charge pays the difference between before and after.
-local function warming(read, ahead, stands, leave)
+--
+-- Its functions come by name, and the rest as arguments: a name of the script that a function uses costs each general call 600
+-- instructions, since the server looks for it among all others.
+local function warming(now, is_whole, read, ahead, stands, leave)
   local WARMED, INNER, TICKS, SPLIT = 178, 14, 2 ^ 20, 2 ^ 14
+  local byte, floor, max, min, pack, unpack = string.byte, math.floor, math.max, math.min, struct.pack, struct.unpack
 
   local function read_warmed(found)
     local _, us, ticks = unpack('<BdI4', found)
@@ -31,8 +35,8 @@ local function warming(read, ahead, stands, leave)
 
   -- The ticks of the store at the point (us, rest) ahead of now, before which nothing comes to it.
   local function stored(state, quota, us, rest)
-    local full, missing = quota.warm * TICKS, state.cold and state.cold - now - us or -2
-    if missing < -1 then
+    local full, missing = quota.warm * TICKS, state.cold and state.cold - now - us or -1
+    if missing < 0 then
       return full
     elseif missing > quota.warm then
       return 0
