@@ -10,6 +10,8 @@
 )]
 
 mod bans;
+#[cfg(feature = "calendar")]
+mod calendars;
 mod calls;
 mod clock;
 mod credit;
