@@ -33,11 +33,15 @@ impl Model {
     fn new(sequence: u64) -> Self {
         let period = Duration::from_millis(1000);
         let quotas = every_algorithm(10, period).into_iter();
+        // Its states are those of GCRA, and so it has a name of its own.
+        let warming = |limit| Quota::new(limit, period).warm_up(2 * period);
         let scopes: Vec<_> = quotas
             .zip(every_algorithm(17, period))
-            .map(|(narrow, wide)| {
+            .chain([(warming(10), warming(17).cold_factor(5))])
+            .zip(0..)
+            .map(|((narrow, wide), slot)| {
                 let policy = format!("model-{sequence}");
-                (Scope::of(&policy, 0, &narrow), [narrow, wide])
+                (Scope::of(&policy, slot, &narrow), [narrow, wide])
             })
             .collect();
         let keys = vec![Key::from(1_u64), Key::from("a key of more than a word")];
