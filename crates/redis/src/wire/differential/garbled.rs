@@ -1,5 +1,7 @@
 //! States with random changes: either both sides accept them or both refuse them.
 
+use std::time::Duration;
+
 use redis::Value;
 use smallvec::smallvec;
 use tollgate_core::{Algorithm, BackendError, Charge, FailureKind, Key, Mode, Quota, Scope};
@@ -21,7 +23,7 @@ fn garble(random: &mut Random, quota: &Quota, state: &mut Vec<u8>) {
     match random.below(4) {
         0 => state.truncate(at),
         1 => state.extend(std::iter::repeat_n(0, 1 + random.index(40))),
-        _ => state[at] = random.of(&[0, 1, 31, 32, 127, 128, 161, 176, 177, 248, 253, 255]),
+        _ => state[at] = random.of(&[0, 1, 31, 32, 127, 128, 161, 176, 177, 178, 248, 253, 255]),
     }
 }
 
@@ -105,6 +107,47 @@ fn what_is_no_queue_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
 #[test]
 fn what_is_no_store_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
     decides_on_garbled_states(Calls::Warming);
+}
+
+#[test]
+fn a_store_with_numbers_that_none_can_have_is_left_as_it_is() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, super::seed(), Calls::Warming);
+    world.step();
+    let quota = Quota::per_hour(10).warm_up(Duration::from_secs(3_600));
+    let store = |cold_at: f64, ticks: u32, bucket: &[u8]| {
+        let head = [&[178][..], &cold_at.to_le_bytes(), &ticks.to_le_bytes()];
+        [&head.concat(), bucket].concat()
+    };
+    let bucket = [&[150][..], &1_000_000_f64.to_le_bytes()].concat();
+    let largest = 2_f64.powi(53);
+    for (state, is_one) in [
+        (store(0.0, 0, &bucket), true),
+        (store(largest - 1.0, (1 << 20) - 1, &bucket), true),
+        (store(0.0, 1 << 20, &bucket), false),
+        (store(largest, 0, &bucket), false),
+        (store(0.5, 0, &bucket), false),
+        (store(-1.0, 0, &bucket), false),
+        (store(f64::NAN, 0, &bucket), false),
+        (store(0.0, 0, &[]), false),
+        (store(0.0, 0, &store(0.0, 0, &bucket)), false),
+    ] {
+        for with_another in [false, true] {
+            let mut set = redis::cmd("SET");
+            set.arg(KEY).arg(&state).arg("PX").arg(100_000);
+            set.exec(&mut world.redis).unwrap();
+
+            assert_eq!(
+                world.decide_on_garbled(&quota, with_another),
+                is_one,
+                "{state:?}"
+            );
+
+            if !is_one {
+                assert_eq!(world.value(KEY).as_ref(), Some(&state));
+            }
+        }
+    }
 }
 
 /// With strikes in them.
