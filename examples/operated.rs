@@ -74,10 +74,13 @@ async fn switch(
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The shares of budgets that a graph should tell apart.
-    let used = Matcher::Full("rate_limiting_budget_used_ratio".to_owned());
+    // The shares of budgets that a graph should tell apart, and the seconds that an alert should.
+    let full = |name: &str| Matcher::Full(name.to_owned());
+    let used = full("rate_limiting_budget_used_ratio");
+    let took = full("rate_limiting_decision_duration_seconds");
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(used, &[0.25, 0.5, 0.75, 0.9, 1.0])?
+        .set_buckets_for_metric(took, &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5])?
         .build_recorder();
     let page = recorder.handle();
     metrics::set_global_recorder(recorder)?;
