@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide};
+use tollgate_core::{
+    Charge, Decision, Key, Mode, Quota, Receipt, Scope, Snapshot, State, Timestamp, decide,
+};
 
 const SECOND_US: u64 = 1_000_000;
 const DAY_US: u64 = 86_400 * SECOND_US;
@@ -216,4 +218,29 @@ fn a_debt_is_at_most_eight_budgets_and_over_with_the_window() {
     };
     assert_eq!(count, 8 * 7 - 7);
     assert!(budget.passes(end_us, 7));
+}
+
+/// Another process knew other rules of the zone, by which the window is an hour longer. What was charged in that hour belongs to it.
+#[test]
+fn a_charge_before_the_end_of_a_window_that_another_process_opened_is_not_given_back_to_the_next() {
+    let quota: Quota = "5/day in UTC".parse().unwrap();
+    let mut budget = Budget::new(quota);
+    let (midnight, hour) = (20_000 * DAY_US, 3_600 * SECOND_US);
+    budget.state = State::from(Snapshot::Calendar {
+        start_us: midnight - DAY_US,
+        end_us: midnight + hour,
+        count: 3,
+    });
+    let (_, receipt) = budget.ask(midnight + hour / 2, 1, Mode::Enforce);
+    let receipt = receipt.unwrap();
+    assert!(!budget.would_pass(midnight + hour - 1, 2));
+
+    // when the next window has begun, at the end of the longer one
+    assert!(budget.passes(midnight + hour, 4));
+    let then = Timestamp::from_micros(midnight + hour + 1);
+    receipt.credit_to(&mut budget.state, then, 1);
+
+    // then nothing comes back to it
+    assert!(budget.would_pass(midnight + 2 * hour, 1));
+    assert!(!budget.would_pass(midnight + 2 * hour, 2));
 }
