@@ -11,11 +11,9 @@ mod common;
 use std::time::Duration;
 
 use common::at_a_standstill;
+use common::quotas_only::QuotasOnly;
 use tollgate::key::Header;
-use tollgate::{
-    Answer, Backend, Ban, BannedCaller, Capabilities, Charge, CheckError, Decision, Key, Limiter,
-    MemoryBackend, Policy, Quota, Receipt, Scope,
-};
+use tollgate::{Ban, BannedCaller, Capability, CheckError, Limiter, Policy, Quota};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -84,7 +82,8 @@ async fn a_backend_that_cannot_list_bans_says_so() {
     let error = without_bans.bans("login").await.unwrap_err();
     assert!(matches!(error, CheckError::NeverBans { .. }), "{error}");
 
-    let backend = Immemorial(MemoryBackend::new());
+    // It lists none.
+    let backend = QuotasOnly::new().and(Capability::Bans);
     let limiter = Limiter::builder().policy(login().ban(BAN)).backend(backend);
     let error = limiter.build().unwrap().bans("login").await.unwrap_err();
     let CheckError::Unavailable(error) = error else {
@@ -94,30 +93,4 @@ async fn a_backend_that_cannot_list_bans_says_so() {
         error.to_string(),
         "invalid call: this backend cannot list bans"
     );
-}
-
-/// A backend that bans, and lists no bans.
-#[derive(Debug)]
-struct Immemorial(MemoryBackend);
-
-impl Backend for Immemorial {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.0.decide(charges)
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
 }

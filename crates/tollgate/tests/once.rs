@@ -10,12 +10,10 @@ mod common;
 
 use std::time::Duration;
 
+use common::quotas_only::QuotasOnly;
 use common::{Strict, at_a_standstill, from};
 use tollgate::key::Header;
-use tollgate::{
-    Answer, Backend, Charge, Concurrent, Decision, Key, Limiter, ManualClock, MemoryBackend, Once,
-    Policy, Quota, QuotaError, RateLimitLayer, Receipt, Scope,
-};
+use tollgate::{Concurrent, Limiter, ManualClock, Once, Policy, Quota, QuotaError, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt};
 
 fn over(policy: Policy) -> (Limiter, ManualClock) {
@@ -178,28 +176,6 @@ async fn requests_have_their_id_in_a_header() {
     assert_eq!(charged, [9, 9, 8, 7, 7, 6, 5]);
 }
 
-/// A backend with quotas and nothing beyond.
-#[derive(Debug)]
-struct Plain(MemoryBackend);
-
-impl Backend for Plain {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.0.decide(charges)
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-}
-
 #[test]
 fn terms_that_cannot_be_are_errors_that_say_why() {
     for (terms, error) in [
@@ -232,7 +208,7 @@ fn terms_that_cannot_be_are_errors_that_say_why() {
     );
     let refused = Limiter::builder()
         .policy(orders())
-        .backend(Plain(MemoryBackend::new()))
+        .backend(QuotasOnly::new())
         .build();
     assert_eq!(
         refused.unwrap_err().to_string(),

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use common::at_a_standstill;
 use common::failing::Failing;
+use common::quotas_only::QuotasOnly;
 use tollgate::{
-    Answer, Backend, Ban, Block, Charge, CheckError, Concurrent, Decision, Key, Limiter,
-    MemoryBackend, OnFailure, Policy, Quota, Quotas, Receipt, Scope, Share, Tiers, key,
-    key::KeyList,
+    Ban, Block, CheckError, Concurrent, Limiter, OnFailure, Policy, Quota, Quotas, Share, Tiers,
+    key, key::KeyList,
 };
 
 fn over(policy: Policy) -> Limiter {
@@ -179,28 +179,6 @@ async fn each_failure_rule_has_an_outcome() {
     }
 }
 
-/// A backend that decides and grants nothing in part.
-#[derive(Debug)]
-struct Whole(MemoryBackend);
-
-impl Backend for Whole {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.0.decide(charges)
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-}
-
 #[tokio::test]
 async fn a_grant_that_cannot_be_is_an_error_that_says_why() {
     let waits = Quota::per_minute(10).wait_up_to(Duration::from_secs(1));
@@ -208,7 +186,7 @@ async fn a_grant_that_cannot_be_is_an_error_that_says_why() {
     let waiting = over(Policy::new("mail", waits));
     let whole = Limiter::builder()
         .policy(Policy::new("mail", Quota::per_minute(10)))
-        .backend(Whole(MemoryBackend::new()))
+        .backend(QuotasOnly::new())
         .build()
         .unwrap();
     let check = || limiter.check("mail", "alice");

@@ -1,30 +1,48 @@
 //! A backend that decides quotas and can do nothing else.
 
-use tollgate::{Answer, Backend, Charge, Decision, Key, MemoryBackend, Receipt, Scope};
+use tollgate::{
+    Answer, Backend, Capabilities, Capability, Charge, Decision, Key, MemoryBackend, Receipt, Scope,
+};
 
 #[derive(Debug)]
-pub struct QuotasOnly(MemoryBackend);
+pub struct QuotasOnly {
+    inner: MemoryBackend,
+    capabilities: Capabilities,
+}
 
 impl QuotasOnly {
     pub fn new() -> Self {
-        Self(MemoryBackend::new())
+        Self {
+            inner: MemoryBackend::new(),
+            capabilities: Capabilities::none(),
+        }
+    }
+
+    /// Decides such charges as well.
+    pub fn and(mut self, capability: Capability) -> Self {
+        self.capabilities = self.capabilities.with(capability);
+        self
     }
 }
 
 impl Backend for QuotasOnly {
     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.0.decide(charges)
+        self.inner.decide(charges)
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
+        self.inner.credit(receipt, n);
     }
 
     fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
+        self.inner.debit(receipt, n);
     }
 
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
+        self.inner.reset(scope, key)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
     }
 }
