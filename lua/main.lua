@@ -3,6 +3,7 @@
 -- The seventh is GCRA under which requests may wait, and the eleventh GCRA that warms up: see waiting.lua and warming.lua.
 local RULES = {
   gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra, ban, interval_refill, calendar, gcra,
+  once,
 }
 local ENFORCE, SHADOW, PROBE = 0, 1, 2
 local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE = 0, 1, 2, 3, 4, 5, 6
@@ -103,7 +104,8 @@ local function is_struck(charge, charges, is_banned, open)
     if guards(charge, c) then
       if other.is_denied then
         return true
-      elseif other.mode == ENFORCE and not open and not is_banned and not other.rule.passes(states[keys[c]], other) then
+      elseif other.mode == ENFORCE and not open and not is_banned and not other.is_free
+        and not other.rule.passes(states[keys[c]], other) then
         return true
       end
     end
@@ -142,25 +144,29 @@ local function decide(charges, run, pos)
   if is_barred then
     return 0
   end
-  local bans, is_banned = charges.bans, false
+  local ids, bans, is_banned = charges.ids, charges.bans, false
+  if ids then
+    charges.ask_ids(charges)
+    width = width - ids
+  end
   if bans then
     is_banned = ask_bans(charges, bans)
   end
   for c = 1, width do
     local charge = charges[c]
     if charge.mode == ENFORCE then
-      open = charge.rule.passes(advance(keys[c], charge, true), charge) and open
+      open = (charge.rule.passes(advance(keys[c], charge, true), charge) or charge.is_free) and open
     end
   end
   for c = 1, width do
     local charge, i = charges[c], keys[c]
     if charge.mode == ENFORCE then
-      if open and charge.cost > 0 then
+      if open and charge.cost > 0 and not charge.is_free then
         charge.rule.take(states[i], charge)
       end
     elseif not charge.is_spared then
       local state = advance(i, charge, true)
-      if charge.mode == SHADOW and charge.cost > 0 then
+      if charge.mode == SHADOW and charge.cost > 0 and not charge.is_free then
         if charge.rule.passes(state, charge) then
           charge.rule.take(state, charge)
         else
@@ -176,6 +182,9 @@ local function decide(charges, run, pos)
       end
     end
     punish(charges, bans, is_banned, open)
+  end
+  if ids then
+    charges.count_ids(charges, open)
   end
   return open and 1 or 0
 end
@@ -224,11 +233,17 @@ for r = 1, #ARGV do
     if quota.guards then
       charges.bans = charges.bans or {}
       charges.bans[#charges.bans + 1] = c
+    elseif quota.beside then
+      charges.ids = (charges.ids or 0) + 1
+      charges.ask_ids, charges.count_ids = rule.beside(keys, states, advance)
     end
   end
   if verb ~= DECIDE then
+    -- A credit of several charges gives all of them back in one step.
     while pos <= #run do
-      pos = settle(verb, charges[1], run, pos, times)
+      for c = 1, width do
+        pos = settle(verb, charges[c], run, pos, times)
+      end
     end
   elseif pos > #run then
     -- Without numbers: each key once.

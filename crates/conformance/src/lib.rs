@@ -47,6 +47,7 @@
 //! | [`waiting`] | turns come in order, and a request that leaves gives its turn back |
 //! | [`bans`] | strikes are exact, and a ban neither ends early nor feeds itself |
 //! | [`grants`] | a grant is the largest amount that passes, and is taken like any other |
+//! | [`once`] | a request with an id is charged once, and a constant id does not get around a limit |
 //! | [`shares`] | no other class spends the share that is kept for a class |
 //! | [`identities`] | no two identities, policies or quotas share a budget |
 //! | [`model`] | random calls are decided as a model of exact fractions does |
@@ -66,6 +67,7 @@ pub mod grants;
 pub mod held;
 pub mod identities;
 pub mod model;
+pub mod once;
 pub mod promises;
 pub mod shares;
 mod subject;
@@ -154,6 +156,12 @@ macro_rules! conformance {
                 a_grant_is_given_back_as_it_was_taken
                 places_are_granted_as_units_are
                 a_grant_of_different_amounts_is_an_error;
+            once: every_third_request_with_one_id_is_charged
+                an_id_is_forgotten_after_its_life
+                an_admission_is_remembered_and_a_denial_is_not
+                an_id_spares_the_budgets_of_its_own_policy_alone
+                a_credit_of_an_id_forgets_it
+                an_id_on_trial_counts_once;
             shares: a_class_leaves_what_is_kept_and_the_important_may_use_it
                 whatever_is_credited_no_class_spends_what_is_kept_from_it;
             identities: odd_keys_have_budgets_of_their_own

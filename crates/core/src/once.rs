@@ -93,6 +93,13 @@ impl Once {
             _ => Err(QuotaError::Replays { replays }),
         }
     }
+
+    /// The life in microseconds, and the replays. For backends.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn figures(&self) -> (u64, u8) {
+        (self.0.life_us.get(), self.0.replays)
+    }
 }
 
 impl Default for Once {
@@ -158,8 +165,15 @@ impl Quota {
 impl Charge<'_> {
     /// Says whether this is the id of `other`: [`Once`] of the same policy and in the same mode, beside a budget.
     pub(crate) fn is_id_of(&self, other: &Self) -> bool {
-        let is_budget = !other.quota.is_once() && !other.quota.is_ban() && !other.quota.is_held();
+        let is_budget = !other.quota.is_ban() && !other.quota.is_held();
+        is_budget && self.is_id_beside(other)
+    }
+
+    /// Says whether this is [`Once`] of the policy of `other` and in its mode, and `other` is not an id itself. For backends.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_id_beside(&self, other: &Self) -> bool {
         let is_together = self.mode == other.mode && self.scope.is_of_policy_of(other.scope);
-        self.quota.is_once() && is_budget && is_together
+        self.quota.is_once() && !other.quota.is_once() && is_together
     }
 }

@@ -159,10 +159,6 @@ impl Backend for RedisBackend {
             );
             return Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)));
         }
-        if charges.iter().any(|charge| charge.quota.is_once()) {
-            let detail = "this backend cannot charge an id once";
-            return Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)));
-        }
         let deadline = self.fleet.deadline();
         match &self.fleet {
             Fleet::One(dispatch) => {
@@ -240,6 +236,7 @@ impl Backend for RedisBackend {
             .with(Capability::Held)
             .with(Capability::Waits)
             .with(Capability::Bans)
+            .with(Capability::Once)
     }
 
     fn place(&self) -> Option<String> {

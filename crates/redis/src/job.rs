@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate_core::{BackendError, Charge, Decision, FailureKind};
+use tollgate_core::{BackendError, Charge, Decision, FailureKind, Receipt};
 
+use crate::name::Name;
 use crate::stats::Counters;
 use crate::sync::Instant;
 use crate::wire::{Outcome, Request, Work};
@@ -111,7 +112,9 @@ impl Job {
     }
 
     fn count_as_lost(&mut self) {
-        if let (Some(counters), Work::Credit(..)) = (self.counters.take(), &self.request.work) {
+        if let (Some(counters), Work::Credit(..) | Work::Undo(_)) =
+            (self.counters.take(), &self.request.work)
+        {
             counters.lost();
         }
     }
@@ -185,13 +188,23 @@ fn credits(decision: &Decision, request: &Request) -> Vec<Request> {
     // A receipt for each verdict that took something, in this order.
     let names = taken
         .filter(|(_, verdict)| verdict.taken() > 0)
-        .map(|(name, _)| name);
-    decision
-        .receipts(&borrowed)
-        .zip(names)
-        .map(|(receipt, name)| {
-            let n = receipt.cost();
-            Request::credit(receipt, n, name.clone())
-        })
-        .collect()
+        .map(|(name, _)| name.clone());
+    give_back(decision.receipts(&borrowed).zip(names).collect())
+}
+
+/// The requests that give back these charges of one slot. If there is an id among them, all are given back in one step, except what
+/// is held, whose releases are counted one by one.
+pub(crate) fn give_back(mut taken: Vec<(Receipt, Name)>) -> Vec<Request> {
+    let mut requests = Vec::new();
+    if taken.iter().any(|(receipt, _)| receipt.quota().is_once()) {
+        let is_held = |(receipt, _): &(Receipt, Name)| receipt.quota().is_held();
+        let (held, together): (Vec<_>, Vec<_>) = taken.into_iter().partition(is_held);
+        requests.push(Request::undo(together));
+        taken = held;
+    }
+    requests.extend(taken.into_iter().map(|(receipt, name)| {
+        let n = receipt.cost();
+        Request::credit(receipt, n, name)
+    }));
+    requests
 }

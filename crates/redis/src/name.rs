@@ -88,13 +88,29 @@ impl Names {
         let tag = name.len();
         write_head(name, scope.policy(), scope.slot(), scope.unit());
         let identity = name.len();
+        self.write_identity(name, key);
+        if let Some(partitions) = self.partitions {
+            let hash = match key.parts().next() {
+                // In the slot of the caller's budgets.
+                Some(caller) if scope.unit() == Unit::Once => self.hash(&caller),
+                _ => slot::crc16(&name[identity..]),
+            };
+            let partition = hash % partitions;
+            name.splice(tag..tag, format!("{{{partition}}}:").into_bytes());
+        }
+    }
+
+    /// The hash by which an identity chooses its partition.
+    fn hash(&self, key: &Key) -> u16 {
+        let mut identity = Name::new();
+        self.write_identity(&mut identity, key);
+        slot::crc16(&identity)
+    }
+
+    fn write_identity(&self, name: &mut Name, key: &Key) {
         match &self.secret {
             Some(secret) => identity::hashed(name, secret, key.as_bytes()),
             None => identity::readable(name, key.as_bytes()),
-        }
-        if let Some(partitions) = self.partitions {
-            let partition = slot::crc16(&name[identity..]) % partitions;
-            name.splice(tag..tag, format!("{{{partition}}}:").into_bytes());
         }
     }
 }

@@ -9,13 +9,16 @@
 //! asks for these before it charges anything. A ban in force in one of them lets nothing be taken in any, and no denial be a
 //! strike. If none is in force, every slot that denies hears it: once the request is denied, a slot whose probe says that it
 //! would deny as well is asked a second time.
+//!
+//! An id stands in the slot of its caller, and so beside the charges of its policy. It is forgotten in the step in which these are
+//! given back. An id in a slot without charges of its policy has nothing to spare, and is not asked: its request is charged.
 
 use std::sync::Arc;
 
 use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Timestamp, Verdict};
 
 use crate::cluster::Cluster;
-use crate::job::gone;
+use crate::job::{give_back, gone};
 use crate::name::Name;
 use crate::slot;
 use crate::sync::Instant;
@@ -145,6 +148,10 @@ impl Saga<'_> {
                 }),
             }
         }
+        parts.retain(|part| {
+            let mut charges = part.charges.iter().map(|&index| &self.charges[index]);
+            charges.any(|charge| !charge.quota.is_once())
+        });
         parts
     }
 
@@ -281,11 +288,17 @@ impl Compensation {
         let cluster = Arc::clone(&self.cluster);
         self.cluster.runtime.spawn(async move {
             let deadline = Instant::now() + cluster.limits.deadline;
-            let credits: Vec<_> = receipts
-                .into_iter()
-                .map(|(_, name, receipt)| {
-                    let n = receipt.cost();
-                    let request = Request::credit(receipt, n, name);
+            let mut of_slots: Vec<(u16, Vec<_>)> = Vec::new();
+            for (_, name, receipt) in receipts {
+                let slot = slot::of(&name);
+                match of_slots.iter_mut().find(|(other, _)| *other == slot) {
+                    Some((_, taken)) => taken.push((receipt, name)),
+                    None => of_slots.push((slot, vec![(receipt, name)])),
+                }
+            }
+            let credits: Vec<_> = (of_slots.into_iter())
+                .flat_map(|(_, taken)| give_back(taken))
+                .map(|request| {
                     let request = cluster.holder.owes(request);
                     // All at once: a slow one must not delay the others.
                     cluster.runtime.spawn(cluster.ask(request, deadline))

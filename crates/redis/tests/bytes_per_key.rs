@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Budget, HOUR, PATIENT, every_algorithm};
-use tollgate_core::{Backend, Concurrent, Key};
+use tollgate_core::{Backend, Concurrent, Key, Once, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -12,13 +12,15 @@ use tollgate_testkit::Standalone;
 const KEYS: usize = 65_536;
 
 /// With a name of 31 bytes for GCRA, and an expiry. In this order: GCRA, fixed, sliding and rolling window, log, interval refill,
-/// and a limit at once that one process holds.
-const MOST: [usize; 7] = [180, 200, 200, 270, 200, 200, 230];
+/// a limit at once that one process holds, and an id.
+const MOST: [usize; 8] = [180, 200, 200, 270, 200, 200, 230, 180];
 
 #[tokio::test]
 async fn pitfall_a_key_takes_no_more_memory_than_stated() {
     let at_once = Concurrent::at_most(10).into();
-    let quotas = every_algorithm(10, HOUR).into_iter().chain([at_once]);
+    let once = Quota::from(Once::try_within(HOUR).unwrap());
+    let quotas = every_algorithm(10, HOUR).into_iter();
+    let quotas = quotas.chain([at_once, once]);
     for (quota, most) in quotas.zip(MOST) {
         let server = Standalone::start();
         // Nothing is told meanwhile.

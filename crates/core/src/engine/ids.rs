@@ -10,7 +10,7 @@ use crate::{Charge, Decision, MAX_CHARGES, Mode, Timestamp, Verdict};
 ///
 /// The ids are asked first. The budgets of a policy whose id is replayed are charged nothing, and so they pass and say how much is
 /// left. Bans hold, what is held is held by each request, and other policies are charged as ever. If the call is admitted, a new
-/// id is remembered and a replay is counted; on trial, if the policy's own budgets pass.
+/// id is remembered and a replay is counted; on trial, if all of the policy's own charges pass.
 pub(super) fn decide_with_ids(
     now: Timestamp,
     charges: &[Charge<'_>],
@@ -49,7 +49,7 @@ pub(super) fn decide_with_ids(
         Mode::Enforce => decision.is_admitted(),
         Mode::Shadow => {
             let mut verdicts = judged.iter().zip(decision.verdicts());
-            verdicts.all(|(charge, verdict)| !id.is_id_of(charge) || verdict.is_allowed())
+            verdicts.all(|(charge, verdict)| !id.is_id_beside(charge) || verdict.is_allowed())
         }
         Mode::Probe => false,
     };

@@ -21,6 +21,7 @@ mod deploys;
 mod expiry;
 mod extremes;
 mod grants;
+mod ids;
 mod numbers;
 mod pitfalls;
 mod retry_after;

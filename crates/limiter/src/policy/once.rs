@@ -1,6 +1,6 @@
 //! Ids beside the quotas of a policy: a request that comes again is charged once.
 
-use tollgate_core::{Once, Quota, Scope};
+use tollgate_core::{KeyKind, Once, Quota, Scope};
 
 use super::Policy;
 use crate::Key;
@@ -53,9 +53,14 @@ impl Policy {
         this
     }
 
-    /// The id's name in the backend: of this caller, and for this cost.
+    /// The id's name in the backend: of this caller, and for this cost. The caller stands first, because a backend may keep the id
+    /// beside the budgets of the caller. A name that would be too long to hold all of that holds the caller and a digest.
     pub(crate) fn id_of(caller: &Key, id: &Key, cost: u64) -> Key {
-        Key::tuple([caller, id, &Key::from(cost)]).compact()
+        let name = Key::tuple([caller, id, &Key::from(cost)]).compact();
+        if name.kind() == KeyKind::Tuple {
+            return name;
+        }
+        Key::tuple([caller, &name]).compact()
     }
 }
 

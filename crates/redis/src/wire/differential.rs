@@ -45,6 +45,8 @@ struct World {
     lukewarm: usize,
     /// The states of bans in force that were compared.
     banned: usize,
+    /// The states of ids with replays that were compared.
+    replayed: usize,
 }
 
 /// The model's states of one request, by number of charge.
@@ -80,6 +82,7 @@ impl World {
             with_gaps: 0,
             lukewarm: 0,
             banned: 0,
+            replayed: 0,
         }
     }
 
@@ -104,6 +107,13 @@ impl World {
             Work::Credit(receipt, n) => {
                 let state = self.model.get_mut(&request.names[0]);
                 receipt.credit_to(state.unwrap(), now, *n);
+                None
+            }
+            Work::Undo(receipts) => {
+                for (receipt, name) in receipts.iter().zip(&request.names) {
+                    let state = self.model.get_mut(name);
+                    receipt.credit_to(state.unwrap(), now, receipt.cost());
+                }
                 None
             }
             Work::Debit(receipt, n) => {
@@ -240,6 +250,9 @@ impl World {
         }
         if let Snapshot::Ban { until_us, .. } = state.snapshot() {
             self.banned += usize::from(self.questions.now < until_us);
+        }
+        if let Snapshot::Once { replays, .. } = state.snapshot() {
+            self.replayed += usize::from(replays > 0);
         }
         // The state outlives its meaning.
         let ends = u64::try_from(ends).expect("an expiry") * 1_000;
@@ -388,6 +401,14 @@ fn what_warms_up_is_decided_as_core_decides() {
     let world = run(Calls::Warming, 6_000);
     println!("{} lukewarm states", world.lukewarm);
     assert!(world.lukewarm > 500 && world.admitted > 2_000);
+}
+
+/// Requests that come again, beside bans and budgets of their policy and of others, and credits that forget their ids.
+#[test]
+fn ids_are_those_of_core() {
+    let world = run(Calls::Once, 8_000);
+    println!("{} times an id was replayed", world.replayed);
+    assert!(world.replayed > 500, "{}", world.replayed);
 }
 
 /// Requests that wait, requests that leave before their turn, and credits after it.

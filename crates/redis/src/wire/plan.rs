@@ -182,9 +182,11 @@ impl Plan {
                 last = Some(head);
             }
             if let (Some(run), Some(&member)) = (call.runs.last_mut(), group.members.first()) {
-                let names = words.names.iter();
-                run.extend(names.map(|&name| plan.keys[member][name] + 1));
-                run.extend_from_slice(&words.behind);
+                let each = words.behind.len() / words.names.len().max(1);
+                for (place, &name) in words.names.iter().enumerate() {
+                    run.push(plan.keys[member][name] + 1);
+                    run.extend_from_slice(&words.behind[place * each..][..each]);
+                }
             }
         }
         let timeless = |position: &usize| requests[*position].names.is_empty();

@@ -289,6 +289,18 @@ fn one(
             }
             Ok(None)
         }
+        Work::Undo(receipts) => {
+            // Each by itself, as the script does: a foreign value keeps no other charge from being given back.
+            let undone = keys.iter().zip(receipts).map(|(key, receipt)| {
+                let state = slots[usize::from(*key)].open(receipt.scope().unit())?;
+                in_window(receipt.scope().unit())?;
+                receipt.credit_to(state, now, receipt.cost());
+                Ok(())
+            });
+            let undone: SmallVec<[Result<(), BackendError>; 2]> = undone.collect();
+            undone.into_iter().collect::<Result<(), _>>()?;
+            Ok(None)
+        }
         Work::Debit(receipt, n) => {
             let state = slots[usize::from(keys[0])].open(receipt.scope().unit())?;
             in_window(receipt.scope().unit())?;

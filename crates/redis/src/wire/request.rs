@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Quota, Receipt, Scope, Unit};
+use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Once, Quota, Receipt, Scope, Unit};
 
 use super::calendars::{BOUNDS, Calendars};
 use super::numbers::{Words, put};
@@ -47,6 +47,8 @@ impl OwnedCharge {
 pub(crate) enum Work {
     Decide(SmallVec<[OwnedCharge; 2]>),
     Credit(Receipt, u64),
+    /// Credits the whole of several charges, in one step: see [`Request::undo`].
+    Undo(SmallVec<[Receipt; 2]>),
     Debit(Receipt, u64),
     Reset(Scope),
     /// The units that all calls of earlier generations hold: see `lua/held.lua`. They are known when the call leaves.
@@ -94,7 +96,7 @@ pub(super) struct Wording {
     pub(super) shape: Words,
     /// Positions in the request's names, one for each charge of the shape.
     pub(super) names: SmallVec<[usize; 4]>,
-    /// The words behind the number of the key: the receipt of a credit.
+    /// The words behind the numbers of the keys, an equal part behind each: the receipts of a credit.
     pub(super) behind: Words,
 }
 
@@ -131,6 +133,17 @@ impl Request {
         }
     }
 
+    /// A request that gives back several charges of one call. An id among them is forgotten in the step in which the units come
+    /// back: a retry in between would pass uncharged.
+    pub(crate) fn undo(charges: impl IntoIterator<Item = (Receipt, Name)>) -> Self {
+        let (receipts, names) = charges.into_iter().unzip();
+        Self {
+            work: Work::Undo(receipts),
+            names,
+            owed: None,
+        }
+    }
+
     /// The charges that it would hold, with the positions of their names.
     pub(crate) fn held(&self) -> impl Iterator<Item = usize> {
         let charges = match &self.work {
@@ -152,6 +165,7 @@ impl Request {
                 receipt.scope().unit() == Unit::Held
             }
             Work::Reset(scope) => scope.unit() == Unit::Held,
+            Work::Undo(_) => false,
             Work::Tell(_) => true,
         }
     }
@@ -179,11 +193,11 @@ impl Request {
         }
     }
 
-    /// The number of its states that may be long. Those of bans are not.
+    /// The number of its states that may be long. Those of bans and of ids are not.
     pub(crate) fn long_states(&self) -> usize {
         match &self.work {
             Work::Decide(charges) => (charges.iter())
-                .filter(|charge| !charge.quota.is_ban())
+                .filter(|charge| !charge.quota.is_ban() && !charge.quota.is_once())
                 .count(),
             _ => self.names.len(),
         }
@@ -232,6 +246,9 @@ impl Request {
                 })
                 .sum(),
             Work::Credit(receipt, _) => given_back(receipt.scope().unit()),
+            Work::Undo(receipts) => (receipts.iter())
+                .map(|receipt| given_back(receipt.scope().unit()))
+                .sum(),
             Work::Debit(receipt, _) => settled(receipt.scope().unit()),
             Work::Reset(scope) => settled(scope.unit()),
             Work::Tell(_) => settled(Unit::Held),
@@ -266,7 +283,7 @@ impl Request {
         match &self.work {
             Work::Decide(charges) => !charges.is_empty(),
             Work::Credit(..) => self.concerns_a_holder(),
-            Work::Debit(..) | Work::Reset(_) | Work::Tell(_) => false,
+            Work::Undo(_) | Work::Debit(..) | Work::Reset(_) | Work::Tell(_) => false,
         }
     }
 
@@ -298,12 +315,22 @@ impl Request {
                 calendars,
             ),
             Work::Credit(receipt, n) => {
-                let (at, (full_us, full_rest)) = (receipt.at().as_micros(), full_at(receipt));
                 let mut behind = Words::new();
-                put(&mut behind, at);
-                put(&mut behind, full_us);
-                behind.extend_from_slice(&full_rest.to_le_bytes());
+                put_receipt(&mut behind, receipt);
                 settle(CREDIT, receipt, (*n).min(receipt.cost()), behind, calendars)
+            }
+            Work::Undo(receipts) => {
+                let width = u8::try_from(receipts.len()).unwrap_or(u8::MAX);
+                let (mut shape, mut behind): (Words, _) = (smallvec![CREDIT, width], Words::new());
+                for receipt in receipts {
+                    put_settled(&mut shape, receipt, receipt.cost(), calendars);
+                    put_receipt(&mut behind, receipt);
+                }
+                Wording {
+                    shape,
+                    names: (0..receipts.len()).collect(),
+                    behind,
+                }
             }
             Work::Debit(receipt, n) => settle(DEBIT, receipt, *n, Words::new(), calendars),
             Work::Reset(scope) => {
@@ -331,8 +358,11 @@ impl Request {
     fn decide(&self, charges: &[OwnedCharge], calendars: &mut Calendars) -> Wording {
         let mut groups: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         for (index, charge) in charges.iter().enumerate() {
+            // Each id counts its own replay.
             let equal = groups.iter_mut().find(|(first, _)| {
-                charges[*first].mode == charge.mode && self.names[*first] == self.names[index]
+                charges[*first].mode == charge.mode
+                    && self.names[*first] == self.names[index]
+                    && !charge.quota.is_once()
             });
             match equal {
                 Some((_, cost)) => *cost = cost.saturating_add(charge.cost),
@@ -345,17 +375,30 @@ impl Request {
             (Mode::Shadow, SHADOW),
             (Mode::Probe, PROBE),
         ] {
-            let of_mode = groups
-                .iter()
-                .filter(|(index, _)| charges[*index].mode == mode);
+            let of_mode = groups.iter().filter(|(index, _)| {
+                charges[*index].mode == mode && !charges[*index].quota.is_once()
+            });
             wanted.extend(of_mode.map(|&(index, cost)| (index, number, cost)));
         }
         // If charges share a state, the last one's quota decides how far ahead of now it may lie.
         let shares =
             (1..self.names.len()).any(|index| self.names[..index].contains(&self.names[index]));
         if shares {
-            wanted.extend((0..charges.len()).map(|index| (index, PROBE, 0)));
+            let budgets = (0..charges.len()).filter(|index| !charges[*index].quota.is_once());
+            wanted.extend(budgets.map(|index| (index, PROBE, 0)));
         }
+        // Behind all others, in their own order.
+        let ids = groups
+            .iter()
+            .filter(|(index, _)| charges[*index].quota.is_once());
+        wanted.extend(ids.map(|&(index, cost)| {
+            let number = match charges[index].mode {
+                Mode::Enforce => ENFORCE,
+                Mode::Shadow => SHADOW,
+                _ => PROBE,
+            };
+            (index, number, cost)
+        }));
 
         let mut shape: Words = smallvec![DECIDE, u8::try_from(wanted.len()).unwrap_or(u8::MAX)];
         let mut names = SmallVec::new();
@@ -364,16 +407,17 @@ impl Request {
             // Above the capacity no cost passes, however large.
             let cost = cost.min(quota.capacity() + 1);
             put_charge(&mut shape, mode, cost, quota, calendars);
-            if quota.is_ban() {
-                let ban = charges[index].borrow();
-                let is_guarded = |&(other, mode, _): &(usize, u8, u64)| {
-                    mode != PROBE && ban.guards(&charges[other].borrow())
+            if quota.is_ban() || quota.is_once() {
+                let rule = charges[index].borrow();
+                let concerns = |&(other, mode, _): &(usize, u8, u64)| {
+                    let other = charges[other].borrow();
+                    mode != PROBE && rule.guards(&other) || rule.is_id_beside(&other)
                 };
                 let bits = wanted.iter().take(32).enumerate();
-                let guards = bits.fold(0_u32, |bits, (number, other)| {
-                    bits | u32::from(is_guarded(other)) << number
+                let concerned = bits.fold(0_u32, |bits, (number, other)| {
+                    bits | u32::from(concerns(other)) << number
                 });
-                shape.extend_from_slice(&guards.to_le_bytes());
+                shape.extend_from_slice(&concerned.to_le_bytes());
             }
             names.push(index);
         }
@@ -393,18 +437,31 @@ fn settle(
     calendars: &mut Calendars,
 ) -> Wording {
     let mut shape: Words = smallvec![verb, 1];
-    let quota = receipt.quota();
-    // A budget owes no more.
-    let n = n.min(quota.capacity() * DEBT_CEILING);
-    put_charge(&mut shape, PROBE, n, quota, calendars);
-    if quota.is_ban() {
-        shape.extend_from_slice(&[0; GUARDS]);
-    }
+    put_settled(&mut shape, receipt, n, calendars);
     Wording {
         shape,
         names: SmallVec::from_slice(&[0]),
         behind,
     }
+}
+
+/// The charge of a receipt, of which `n` are settled.
+fn put_settled(shape: &mut Words, receipt: &Receipt, n: u64, calendars: &mut Calendars) {
+    let quota = receipt.quota();
+    // A budget owes no more.
+    let n = n.min(quota.capacity() * DEBT_CEILING);
+    put_charge(shape, PROBE, n, quota, calendars);
+    if quota.is_ban() || quota.is_once() {
+        shape.extend_from_slice(&[0; CONCERNED]);
+    }
+}
+
+/// The times of a receipt: of its charge, and at which its budget was to be full.
+fn put_receipt(out: &mut Words, receipt: &Receipt) {
+    let (at, (full_us, full_rest)) = (receipt.at().as_micros(), full_at(receipt));
+    put(out, at);
+    put(out, full_us);
+    out.extend_from_slice(&full_rest.to_le_bytes());
 }
 
 /// The number of the algorithm, the mode, the cost and the quota's parameters.
@@ -434,8 +491,7 @@ fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota, calendars: &m
         }
         Unit::Held => put_held(out, mode, cost, quota.limit()),
         Unit::Ban => put_ban(out, mode, cost, quota.ban()),
-        // The backend refuses such a call.
-        Unit::Once => {}
+        Unit::Once => put_once(out, mode, cost, quota.once().unwrap_or_default()),
     }
 }
 
@@ -468,10 +524,12 @@ fn put_unit(out: &mut Words, unit: Unit) {
         Unit::Held => put_held(out, PROBE, 0, 1),
         Unit::Ban => {
             put_ban(out, PROBE, 0, None);
-            out.extend_from_slice(&[0; GUARDS]);
+            out.extend_from_slice(&[0; CONCERNED]);
         }
-        // The backend refuses such a call.
-        Unit::Once => {}
+        Unit::Once => {
+            put_once(out, PROBE, 0, Once::default());
+            out.extend_from_slice(&[0; CONCERNED]);
+        }
     }
 }
 
@@ -570,8 +628,16 @@ fn put_held(out: &mut Words, mode: u8, cost: u64, limit: u64) {
     put(out, limit);
 }
 
-/// The length of the bits for the charges that a ban guards, which stand behind it.
-const GUARDS: usize = 4;
+/// The length of the bits for the charges that a ban guards or an id stands beside, which stand behind it.
+const CONCERNED: usize = 4;
+
+fn put_once(out: &mut Words, mode: u8, cost: u64, once: Once) {
+    let (life_us, replays) = once.figures();
+    out.extend_from_slice(&[Unit::Once.number(), mode]);
+    put(out, cost);
+    put(out, life_us);
+    out.push(replays);
+}
 
 fn put_ban(out: &mut Words, mode: u8, cost: u64, ban: Option<Ban>) {
     out.extend_from_slice(&[Unit::Ban.number(), mode]);

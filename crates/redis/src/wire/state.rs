@@ -28,6 +28,7 @@ const SLIDING_LOG: u8 = 251;
 const LOG_ENTRY: usize = 12;
 const LOG_ENTRIES: usize = 1_025;
 
+const ONCE: u8 = 247;
 const HELD: u8 = 252;
 const BAN: u8 = 253;
 const INTERVAL_REFILL: u8 = 254;
@@ -151,8 +152,7 @@ pub(crate) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {
         Unit::Calendar(_) => calendar(tag, reader),
         // The script does not send these, but a digest: see `HeldDigest`.
         Unit::Held => None,
-        // The backend refuses calls with ids.
-        Unit::Once => None,
+        Unit::Once => once(tag, reader),
         Unit::Ban => ban(tag, reader),
     };
     snapshot.map(State::from)
@@ -296,6 +296,16 @@ fn ban(tag: u8, mut reader: Reader<'_>) -> Option<Snapshot> {
         level,
         strikes_us,
         kept_until_us,
+    })
+}
+
+fn once(tag: u8, mut reader: Reader<'_>) -> Option<Snapshot> {
+    let (replays, since_us, until_us) = (reader.byte()?, reader.whole()?, reader.whole()?);
+    let is_one = tag == ONCE && reader.0.is_empty() && since_us < until_us;
+    is_one.then_some(Snapshot::Once {
+        since_us,
+        until_us,
+        replays,
     })
 }
 

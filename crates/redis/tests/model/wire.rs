@@ -36,6 +36,7 @@ impl OwnedCharge {
 pub(crate) enum Work {
     Decide(SmallVec<[OwnedCharge; 2]>),
     Credit(Receipt, u64),
+    Undo(SmallVec<[Receipt; 2]>),
 }
 
 #[derive(Debug)]
@@ -86,6 +87,14 @@ impl Request {
         }
     }
 
+    pub(crate) fn undo(charges: impl IntoIterator<Item = (Receipt, Vec<u8>)>) -> Self {
+        let (receipts, names) = charges.into_iter().unzip();
+        Self {
+            work: Work::Undo(receipts),
+            names,
+        }
+    }
+
     pub(crate) fn long_states(&self) -> usize {
         self.names.len()
     }
@@ -98,7 +107,7 @@ impl Request {
         match &self.work {
             Work::Decide(charges) if charges.is_empty() => NOTHING,
             Work::Decide(_) => DECIDE,
-            Work::Credit(..) => CREDIT,
+            Work::Credit(..) | Work::Undo(_) => CREDIT,
         }
     }
 }
@@ -162,7 +171,7 @@ pub(crate) fn replay<'a>(
 ) -> Result<Vec<(usize, Outcome)>, BackendError> {
     let outcome = |position| match &request(position).work {
         Work::Decide(charges) => Ok(Some(decided(charges))),
-        Work::Credit(..) => Ok(None),
+        Work::Credit(..) | Work::Undo(_) => Ok(None),
     };
     let positions = 0..reply.0;
     Ok(positions

@@ -97,7 +97,12 @@ pub(super) fn stated_end_us(found: &[u8], unit: Unit) -> u64 {
             whole(&mut reader);
             whole(&mut reader)
         }
-        Unit::Held | Unit::Once => unreachable!("no state of Redis is of this unit"),
+        Unit::Once => {
+            reader.byte().unwrap();
+            whole(&mut reader);
+            whole(&mut reader)
+        }
+        Unit::Held => unreachable!("no state of Redis is of this unit"),
     };
     (ends / 1_000 + 1) * 1_000
 }

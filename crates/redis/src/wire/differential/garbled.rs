@@ -23,7 +23,12 @@ fn garble(random: &mut Random, quota: &Quota, state: &mut Vec<u8>) {
     match random.below(4) {
         0 => state.truncate(at),
         1 => state.extend(std::iter::repeat_n(0, 1 + random.index(40))),
-        _ => state[at] = random.of(&[0, 1, 31, 32, 127, 128, 161, 176, 177, 178, 248, 253, 255]),
+        _ => {
+            let bytes = [
+                0, 1, 31, 32, 127, 128, 161, 176, 177, 178, 247, 248, 253, 255,
+            ];
+            state[at] = random.of(&bytes);
+        }
     }
 }
 
@@ -154,6 +159,12 @@ fn a_store_with_numbers_that_none_can_have_is_left_as_it_is() {
 #[test]
 fn what_is_no_ban_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
     decides_on_garbled_states(Calls::Bans);
+}
+
+/// With replays in them.
+#[test]
+fn what_is_no_id_is_left_as_it_is_and_what_is_one_is_decided_by_both() {
+    decides_on_garbled_states(Calls::Once);
 }
 
 fn decides_on_garbled_states(calls: Calls) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Ban, Charge, Key, Mode, Quota, Receipt, Scope};
+use tollgate_core::{Algorithm, Ban, Charge, Key, Mode, Once, Quota, Receipt, Scope};
 
 use crate::name::Name;
 use crate::wire::{Request, Work};
@@ -192,6 +192,30 @@ fn families_with_bans() -> Vec<Vec<Quota>> {
     ]
 }
 
+/// The budgets, bans and ids of one policy, and the budgets and ids of another.
+fn families_with_ids() -> Vec<Vec<Quota>> {
+    let us = Duration::from_micros;
+    let once = |life, replays| {
+        let once = Once::try_within(us(life)).unwrap();
+        Quota::from(once.try_replays(replays).unwrap())
+    };
+    let ids = vec![
+        once(300, 1),
+        once(2_000, 2),
+        once(50_000, 5),
+        once(9_000, 100),
+    ];
+    let mut families = families_with_bans();
+    families.truncate(3);
+    let window = |limit| {
+        let offset = us(6);
+        Quota::new(limit, us(1_000)).using(Algorithm::FixedWindow { offset })
+    };
+    families[2] = ids.clone();
+    families.extend([vec![window(3), window(20)], ids]);
+    families
+}
+
 /// The number of families of GCRA; they come first.
 const GCRA_FAMILIES: usize = 7;
 
@@ -238,6 +262,8 @@ pub(super) enum Calls {
     Bans,
     /// For windows of calendars, by a clock that steps over their ends, from a process whose own clock is hours off.
     Calendars,
+    /// For few callers with few ids. Behind a policy's family of quotas stand one of bans and one of ids.
+    Once,
 }
 
 impl Calls {
@@ -310,15 +336,23 @@ impl Questions {
         if calls == Calls::Calendars {
             families = families_of_calendars();
         }
+        if calls == Calls::Once {
+            families = families_with_ids();
+        }
+        let mut policy = 0;
         let scopes = families
             .iter()
             .enumerate()
             .map(|(number, quotas)| {
-                let policy = match quotas[0].is_ban() {
-                    true => format!("differential-{}#ban", number - 1),
-                    false => format!("differential-{number}"),
+                let name = if quotas[0].is_ban() {
+                    format!("differential-{policy}#ban")
+                } else if quotas[0].is_once() {
+                    format!("differential-{policy}#once")
+                } else {
+                    policy = number;
+                    format!("differential-{policy}")
                 };
-                Scope::of(&policy, 0, &quotas[0])
+                Scope::of(&name, 0, &quotas[0])
             })
             .collect();
         Self {
@@ -351,7 +385,7 @@ impl Questions {
             self.step_over_boundaries();
         } else if self.calls.are_settled() {
             self.step_a_little();
-        } else if self.calls == Calls::Bans {
+        } else if matches!(self.calls, Calls::Bans | Calls::Once) {
             self.step_among_bans();
         } else if self.calls == Calls::Calendars {
             self.step_over_days();
@@ -377,7 +411,8 @@ impl Questions {
                 | Calls::Settled
                 | Calls::Waiting
                 | Calls::Warming
-                | Calls::Calendars => false,
+                | Calls::Calendars
+                | Calls::Once => false,
             };
             self.usual = is_usual.then(|| Usual::any(&mut self.random));
         }
@@ -392,9 +427,12 @@ impl Questions {
             }
             Calls::AtBoundaries => (self.random.of(&[1, 1, 2, 5, 20]), None),
             Calls::Bans if self.usual.is_some() => (self.random.of(&[1, 1, 2, 5, 30]), self.usual),
-            Calls::Settled | Calls::Waiting | Calls::Warming | Calls::Bans | Calls::Calendars => {
-                (self.random.of(&[1, 2, 5]), None)
-            }
+            Calls::Settled
+            | Calls::Waiting
+            | Calls::Warming
+            | Calls::Bans
+            | Calls::Calendars
+            | Calls::Once => (self.random.of(&[1, 2, 5]), None),
         }
     }
 
@@ -482,6 +520,56 @@ impl Questions {
         charges
     }
 
+    /// The charges of one or both policies, each with its ids, and the first with its ban, in any order. A policy has one mode,
+    /// mostly.
+    fn charges_with_ids(&mut self) -> Vec<(Scope, Quota, Key, u64, Mode)> {
+        let mut charges = Vec::new();
+        let caller = Key::from(self.random.below(2));
+        let modes = [Mode::Enforce, Mode::Enforce, Mode::Shadow, Mode::Probe];
+        let policies: &[_] = self
+            .random
+            .of(&[&[(0, 2)][..], &[(3, 4)], &[(0, 2), (3, 4)]]);
+        for &(quotas, ids) in policies {
+            let mode = self.random.of(&modes);
+            let mut wanted = Vec::new();
+            for _ in 0..self.random.of(&[0, 1, 1, 1, 2]) {
+                wanted.push((quotas, self.random.of(&[0, 1, 1, 1, 2, 1 << 60])));
+            }
+            if quotas == 0 && self.flips(2) {
+                wanted.push((1, self.random.of(&[0, 0, 0, 0, 0, 1])));
+            }
+            for _ in 0..self.random.of(&[0, 1, 1, 1, 1, 2]) {
+                wanted.push((ids, self.random.of(&[0, 1, 1, 1, 1, 3])));
+            }
+            for (family, cost) in wanted {
+                let quota = self.random.of(&self.families[family]);
+                let key = if family == ids || self.flips(8) {
+                    Key::from(self.random.below(2))
+                } else {
+                    caller.clone()
+                };
+                // Charges on trial and questions of one budget in one call are told apart by no policy.
+                let mode = if family == ids && self.flips(16) {
+                    self.random.of(&modes)
+                } else {
+                    mode
+                };
+                let place = self.random.index(charges.len() + 1);
+                charges.insert(place, (self.scopes[family], quota, key, cost, mode));
+            }
+        }
+        if charges.is_empty() {
+            charges.push((
+                self.scopes[0],
+                self.families[0][0],
+                caller,
+                1,
+                Mode::Enforce,
+            ));
+        }
+        charges
+    }
+
     /// A charge, and behind it the ban that guards it: as a policy with a ban makes them.
     fn usually_guarded(&mut self, usual: Usual) -> Vec<(Scope, Quota, Key, u64, Mode)> {
         let key = Key::from(self.random.below(usual.callers));
@@ -520,6 +608,9 @@ impl Questions {
             let receipt = self.receipts[index].copy();
             let names = SmallVec::from_iter([name(receipt.scope(), receipt.key())]);
             let n = self.random.of(&[1, 2, receipt.cost(), 1 << 50]);
+            if self.calls == Calls::Once && self.flips(2) {
+                return self.undo();
+            }
             let work = match self.random.below(8) {
                 _ if is_settled && !self.flips(40) => {
                     self.receipts.swap_remove(index);
@@ -545,6 +636,7 @@ impl Questions {
         let keys: Vec<_> = match (self.calls, usual) {
             (Calls::Bans, Some(usual)) => self.usually_guarded(usual),
             (Calls::Bans, None) => self.guarded_charges(),
+            (Calls::Once, _) => self.charges_with_ids(),
             (_, Some(usual)) => (0..count)
                 .map(|number| self.usual_charge(usual, number))
                 .collect(),
@@ -565,6 +657,16 @@ impl Questions {
             names: charges.iter().map(|c| name(c.scope, c.key)).collect(),
             owed: None,
         }
+    }
+
+    /// Gives back some of the newest charges in one step.
+    fn undo(&mut self) -> Request {
+        let count = self.random.of(&[1, 2, 3]).min(self.receipts.len());
+        let newest = self.receipts.split_off(self.receipts.len() - count);
+        Request::undo(newest.into_iter().map(|receipt| {
+            let name = name(receipt.scope(), receipt.key());
+            (receipt, name)
+        }))
     }
 
     fn any_charge(&mut self) -> (Scope, Quota, Key, u64, Mode) {

@@ -1,0 +1,143 @@
+-- An id: the first admission of a request is remembered for the id's life. Until then as many requests with the id as `replays` says
+-- pass without a charge, and the next one is charged like a new one.
+--
+--   state   tag B (247), replays so far B, since d, ends d
+--   charge  cost d, life d, replays B, beside I4
+--
+-- Of the charges of its request an id stands beside those whose bits are set in `beside`, the first is 1: those of its policy and mode.
+-- Ids stand behind all other charges.
+local function once()
+  local TAG, LENGTH, MOST = 247, 18, 255
+
+  local function quota(run, pos)
+    local cost, life, replays, beside, after = unpack('<ddBI4', run, pos)
+    return { life = life, replays = replays, beside = beside }, cost, after
+  end
+
+  local function fresh()
+    return { used = 0, since = 0, ends = 0 }
+  end
+
+  local function read(found)
+    if #found ~= LENGTH then
+      return false
+    end
+    local tag, used, since, ends = unpack('<BBdd', found)
+    -- Whole numbers, without a shared function: a closure that nothing calls costs as much as it names.
+    return tag == TAG and since >= 0 and since < ends and ends < 2 ^ 53 and since % 1 == 0 and ends % 1 == 0
+      and { used = used, since = since, ends = ends, found = ends }
+  end
+
+  local function forget(state)
+    state.used, state.since, state.ends, state.changed = 0, 0, 0, true
+  end
+
+  -- A clock that stepped back to before the first admission begins the id's life anew.
+  local function advance(state)
+    if state.ends > 0 and now >= state.ends then
+      forget(state)
+    elseif now < state.since then
+      state.since, state.ends, state.changed = now, now + state.ends - state.since, true
+    end
+  end
+
+  local function passes()
+    return true
+  end
+
+  local function is_replay(state, charge)
+    return state.ends > 0 and state.used < charge.quota.replays
+  end
+
+  local function replay(state)
+    state.used, state.changed = state.used < MOST and state.used + 1 or MOST, true
+  end
+
+  -- Remembers an admission.
+  local function take(state, charge)
+    state.used, state.since, state.ends, state.changed = 0, now, now + charge.quota.life, true
+  end
+
+  -- No id is charged after the fact.
+  local function debit() end
+
+  -- Forgets the admission, unless a later one is remembered by now.
+  local function give_back(state, charge, at)
+    if charge.cost > 0 and at >= state.since and state.ends > 0 then
+      forget(state)
+    end
+  end
+
+  local function write(key, state)
+    if state.ends == 0 then
+      redis.call('DEL', key)
+    elseif state.ends == state.found then
+      -- In place, as the expiry stays.
+      redis.call('SETRANGE', key, '1', pack('<Bd', state.used, state.since))
+    else
+      set_until(key, pack('<BBdd', TAG, state.used, state.since, state.ends), state.ends)
+    end
+  end
+
+  -- The part of the rule that concerns the charges beside ids. `keys` has the numbers of a request's keys, `states` is by number of key, and
+  -- `advance` brings one of them to now.
+  local function beside(keys, states, advance)
+    local ENFORCE, SHADOW = 0, 1
+
+    -- Says whether an id stands beside charge number c.
+    local function has(id, c)
+      return id.quota.beside % 2 ^ c >= 2 ^ (c - 1)
+    end
+
+    -- Asks the ids of a request. The budgets beside one whose admission is replayed are free.
+    local function ask(charges)
+      local width = #charges
+      for c = 1, width do
+        charges[c].is_free, charges[c].is_denied = false, false
+      end
+      for n = width - charges.ids + 1, width do
+        local id = charges[n]
+        local state = advance(keys[n], id, true)
+        -- By itself an id has no budget to spare.
+        id.is_replay = width > 1 and id.cost > 0 and id.rule.is_replay(state, id)
+        for c = 1, id.is_replay and width - charges.ids or 0 do
+          local charge = charges[c]
+          if has(id, c) and not charge.quota.guards and not charge.rule.release then
+            charge.is_free = true
+          end
+        end
+      end
+    end
+
+    -- Remembers the ids of a request, or counts its replays, if it passes; on trial, if the charges beside the id do.
+    local function count(charges, open)
+      local width = #charges
+      for n = width - charges.ids + 1, width do
+        local id, passes = charges[n], open
+        if id.mode ~= ENFORCE then
+          passes = id.mode == SHADOW
+          for c = 1, width - charges.ids do
+            if has(id, c) and (charges[c].is_denied or charges[c].is_closed) then
+              passes = false
+            end
+          end
+        end
+        if not passes or id.cost == 0 then
+          -- A question, or a denial.
+        elseif id.is_replay then
+          id.rule.replay(states[keys[n]])
+        else
+          id.rule.take(states[keys[n]], id)
+        end
+      end
+    end
+
+    return ask, count
+  end
+
+  return {
+    quota = quota, fresh = fresh, read = read, advance = advance, passes = passes, is_replay = is_replay, replay = replay,
+    take = take, debit = debit, give_back = give_back, write = write, beside = beside,
+  }
+end
+
