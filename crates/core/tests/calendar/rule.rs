@@ -220,7 +220,7 @@ fn a_debt_is_at_most_eight_budgets_and_over_with_the_window() {
     assert!(budget.passes(end_us, 7));
 }
 
-/// Another process knew other rules of the zone, by which the window is an hour longer. What was charged in that hour belongs to it.
+/// Another process knew other rules of the zone, by which the window is an hour longer. A charge in that hour belongs to it.
 #[test]
 fn a_charge_before_the_end_of_a_window_that_another_process_opened_is_not_given_back_to_the_next() {
     let quota: Quota = "5/day in UTC".parse().unwrap();

@@ -125,12 +125,12 @@ fn a_store_with_numbers_that_none_can_have_is_left_as_it_is() {
         [&head.concat(), bucket].concat()
     };
     let bucket = [&[150][..], &1_000_000_f64.to_le_bytes()].concat();
-    let largest = 2_f64.powi(53);
+    let largest = 1_u64 << 53;
     for (state, is_one) in [
         (store(0.0, 0, &bucket), true),
-        (store(largest - 1.0, (1 << 20) - 1, &bucket), true),
+        (store((largest - 1) as f64, (1 << 20) - 1, &bucket), true),
         (store(0.0, 1 << 20, &bucket), false),
-        (store(largest, 0, &bucket), false),
+        (store(largest as f64, 0, &bucket), false),
         (store(0.5, 0, &bucket), false),
         (store(-1.0, 0, &bucket), false),
         (store(f64::NAN, 0, &bucket), false),
