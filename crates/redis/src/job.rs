@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tollgate_core::{BackendError, Charge, Decision, FailureKind, Receipt};
 
-use crate::name::Name;
 use crate::stats::Counters;
 use crate::sync::Instant;
 use crate::wire::{Outcome, Request, Work};
@@ -194,10 +193,10 @@ fn credits(decision: &Decision, request: &Request) -> Vec<Request> {
 
 /// The requests that give back these charges of one slot. If there is an id among them, all are given back in one step, except what
 /// is held, whose releases are counted one by one.
-pub(crate) fn give_back(mut taken: Vec<(Receipt, Name)>) -> Vec<Request> {
+pub(crate) fn give_back(mut taken: Vec<(Receipt, Vec<u8>)>) -> Vec<Request> {
     let mut requests = Vec::new();
     if taken.iter().any(|(receipt, _)| receipt.quota().is_once()) {
-        let is_held = |(receipt, _): &(Receipt, Name)| receipt.quota().is_held();
+        let is_held = |(receipt, _): &(Receipt, Vec<u8>)| receipt.quota().is_held();
         let (held, together): (Vec<_>, Vec<_>) = taken.into_iter().partition(is_held);
         requests.push(Request::undo(together));
         taken = held;
