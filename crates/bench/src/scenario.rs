@@ -12,12 +12,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tollgate::{
     Algorithm, Concurrent, ConfigError, Event, Limiter, Policy, PressureGauge, Quota,
     RateLimitLayer, key,
@@ -92,6 +94,11 @@ scenarios! {
 TollgateUnderPressure "tollgate-under-pressure" "as plain, with classes of which none is refused at present",
     TollgateObserved "tollgate-observed" "as plain, with an observer that counts",
     TollgateMetered "tollgate-metered" "as plain, with metrics, and no recorder yet",
+    TollgateExported "tollgate-exported" "as plain, with metrics, and the recorder of metrics-exporter-prometheus",
+    TollgateReplaced "tollgate-replaced" "as plain, while another thread replaces the policies a thousand times a second",
+    TollgateDeniedAlike "tollgate-denied-alike" "as denied, of a hundred callers",
+    TollgateOffenders "tollgate-offenders" "the same, with the callers counted that are denied most",
+    TollgateOffendersMany "tollgate-offenders-many" "the same, of a thousand callers, twice as many as have a place",
     BareRoute "bare-route" "the service alone, on a path",
     TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
     TollgateHundredRoutes "tollgate-hundred-routes" "as plain, a hundred policies with a route each",
@@ -225,6 +232,11 @@ impl Scenario {
             Self::TollgateUnderPressure => serve(under_pressure().layer(Nothing)),
             Self::TollgateObserved => serve(observed().layer(Nothing)),
             Self::TollgateMetered => serve(metered().layer(Nothing)),
+            Self::TollgateExported => exported(metered().layer(Nothing)),
+            Self::TollgateReplaced => serve(replaced().layer(Nothing)),
+            Self::TollgateDeniedAlike => serve_few(RateLimitLayer::new(LITTLE).layer(Nothing)),
+            Self::TollgateOffenders => serve_few(tracked().layer(Nothing)),
+            Self::TollgateOffendersMany => serve(tracked().layer(Nothing)),
             Self::BareRoute => serve_route(Nothing),
             Self::TollgateOneRoute => serve_route(routes(1).layer(Nothing)),
             Self::TollgateHundredRoutes => serve_route(routes(100).layer(Nothing)),
@@ -382,6 +394,31 @@ where
     )
 }
 
+/// Serves a hundred callers, each ten times.
+fn serve_few<S>(service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    serve_from(|caller, _| address(caller % 100).into(), service)
+}
+
+/// Serves with a recorder that writes pages for Prometheus.
+fn exported<S>(service: S) -> Box<dyn FnMut(u32)>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + 'static,
+{
+    let used = Matcher::Full("rate_limiting_budget_used_ratio".to_owned());
+    let builder = PrometheusBuilder::new();
+    let builder = builder.set_buckets_for_metric(used, &[0.25, 0.5, 0.75, 0.9, 1.0]);
+    let recorder = builder.unwrap_or_default().build_recorder();
+    let mut serve = serve(service);
+    Box::new(move |callers| {
+        metrics::with_local_recorder(&recorder, || serve(callers));
+        // Prometheus asks now and then, and what was recorded is summed up.
+        recorder.handle().run_upkeep();
+    })
+}
+
 fn serve_ipv6<S>(service: S) -> Box<dyn FnMut(u32)>
 where
     S: Service<Request<Body>, Response = Response<Body>> + 'static,
@@ -454,6 +491,27 @@ fn observed() -> RateLimitLayer {
 fn metered() -> RateLimitLayer {
     let limiter = Limiter::builder().policy(Policy::new("plenty", PLENTY));
     silent(limiter.metrics().build())
+}
+
+/// A layer whose policies are replaced all the time, until the process ends.
+fn replaced() -> RateLimitLayer {
+    let policy = || Policy::new("plenty", PLENTY);
+    let limiter = Limiter::builder().policy(policy()).build();
+    if let Ok(limiter) = &limiter {
+        let limiter = limiter.clone();
+        thread::spawn(move || {
+            while limiter.replace([policy()]).is_ok() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+    silent(limiter)
+}
+
+fn tracked() -> RateLimitLayer {
+    let limiter = Limiter::builder().policy(Policy::new("little", LITTLE));
+    let limiter = limiter.track_offenders().build();
+    limiter.map_or_else(|_| RateLimitLayer::new(LITTLE), RateLimitLayer::new)
 }
 
 /// A layer that tells neither callers nor handlers of anything.

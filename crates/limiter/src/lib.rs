@@ -19,6 +19,7 @@ mod policy;
 mod pressure;
 mod report;
 mod request;
+mod sketch;
 mod sync;
 pub mod transport;
 

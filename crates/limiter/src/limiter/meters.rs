@@ -451,6 +451,12 @@ pub(super) struct Meters {
 }
 
 impl Meters {
+    /// True if a recorder hears of decisions. It is asked before each, so that metrics cost little until one is installed.
+    pub(super) fn are_heard(&self) -> bool {
+        let silent = self.silent.load(Ordering::Relaxed);
+        metrics::with_recorder(|recorder| address(recorder) != silent)
+    }
+
     /// Calls `f` with the recorder, unless that records nothing.
     #[inline]
     fn with_recorder(&self, f: impl FnOnce(&dyn Recorder)) {

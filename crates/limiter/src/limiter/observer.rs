@@ -63,8 +63,9 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 /// Everything that hears of the decisions of one limiter: the operator's observer, and the log.
 #[derive(Default)]
 pub(super) struct Observers {
-    /// True if something listens to each decision, whatever the log is set to.
+    /// True if anything may have to hear of each decision, whatever the log is set to.
     are_attended: bool,
+    attendance: Attendance,
     observer: Option<Arc<dyn Observer>>,
     tracker: Option<Tracker>,
     #[cfg(feature = "metrics")]
@@ -74,10 +75,25 @@ pub(super) struct Observers {
     warned_of_panic: AtomicBool,
 }
 
+/// The listeners to each decision, whatever the log is set to. The tracker of offenders hears of denials alone, and does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Attendance {
+    #[default]
+    None,
+    /// Metrics, for which it counts if a recorder is installed.
+    #[cfg(feature = "metrics")]
+    Meters,
+    Observer,
+}
+
 impl Observers {
     pub(super) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
         Self {
             are_attended: observer.is_some(),
+            attendance: match observer {
+                Some(_) => Attendance::Observer,
+                None => Attendance::None,
+            },
             observer,
             ..Self::default()
         }
@@ -99,8 +115,13 @@ impl Observers {
     /// These, with metrics.
     #[cfg(feature = "metrics")]
     pub(super) fn metered(self, meters: Option<Meters>) -> Self {
+        let attendance = match (&meters, self.attendance) {
+            (Some(_), Attendance::None) => Attendance::Meters,
+            (_, attendance) => attendance,
+        };
         Self {
             are_attended: self.are_attended || meters.is_some(),
+            attendance,
             meters,
             ..self
         }
@@ -114,7 +135,13 @@ impl Observers {
     /// True if something may hear: an observer, metrics, the log, or a span that declares our fields.
     #[inline]
     fn listen(&self) -> bool {
-        self.are_attended || LevelFilter::current() != LevelFilter::OFF
+        let are_attended = match self.attendance {
+            Attendance::None => false,
+            #[cfg(feature = "metrics")]
+            Attendance::Meters => self.meters.as_ref().is_some_and(Meters::are_heard),
+            Attendance::Observer => true,
+        };
+        are_attended || LevelFilter::current() != LevelFilter::OFF
     }
 
     /// True if events are told, and not only counted.
@@ -191,10 +218,42 @@ impl Observers {
     #[inline]
     pub(super) fn decided(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
         if !decision.is_admitted() {
+            self.refused(entries, decision, cause);
+        } else if self.are_attended || LevelFilter::current() != LevelFilter::OFF {
+            self.attend(entries, decision, cause);
+        }
+    }
+
+    /// A denial: one look at a sole quota is enough for the log and for the offenders.
+    #[cold]
+    fn refused(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+        if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+            self.debts.look_at(limit, verdict);
+            if let (true, Some(tracker)) = (verdict.is_denied(), &self.tracker) {
+                tracker.count(&limit.label, payer.key);
+            }
+        } else {
             self.debts.look(entries, decision);
+            if let Some(tracker) = &self.tracker {
+                tracker.decided(entries, decision);
+            }
         }
         if self.listen() {
-            self.tell_all(entries, decision, cause, |_| true, true);
+            self.attend(entries, decision, cause);
+        }
+    }
+
+    #[cold]
+    fn attend(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+        // A policy on trial may have denied what was let in.
+        if let (true, Some(tracker)) = (decision.is_admitted(), &self.tracker) {
+            tracker.decided(entries, decision);
+        }
+        if self.listen() {
+            self.count(entries, decision, cause);
+            if self.are_told() {
+                self.tell_each(entries, decision, cause, |_| true);
+            }
         }
     }
 
@@ -210,12 +269,19 @@ impl Observers {
         if !decision.is_admitted() {
             self.debts.look(entries, decision);
         }
-        if self.listen() {
-            // A turn and then a place: a request that gets both counts when it gets its turn.
-            let mut decided = entries.quotas().zip(decision.verdicts());
-            let waits = decided
-                .any(|((limit, ..), verdict)| is_part(&limit.quota) && !verdict.wait().is_zero());
-            let is_counted = waits || !decision.is_admitted();
+        let are_heard = self.listen();
+        if !are_heard && self.tracker.is_none() {
+            return;
+        }
+        // A turn and then a place: a request that gets both counts when it gets its turn.
+        let mut decided = entries.quotas().zip(decision.verdicts());
+        let waits = decided
+            .any(|((limit, ..), verdict)| is_part(&limit.quota) && !verdict.wait().is_zero());
+        let is_counted = waits || !decision.is_admitted();
+        if let (true, Some(tracker)) = (is_counted, &self.tracker) {
+            tracker.decided(entries, decision);
+        }
+        if are_heard {
             self.tell_all(entries, decision, cause, is_part, is_counted);
         }
     }
@@ -239,12 +305,14 @@ impl Observers {
 
     /// Counts a decision, once for each policy and not for each quota.
     #[inline]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        allow(
+            clippy::unused_self,
+            reason = "nothing is measured without the feature"
+        )
+    )]
     fn count(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
-        if let Some(tracker) = &self.tracker
-            && cause != Cause::Left
-        {
-            tracker.decided(entries, decision);
-        }
         #[cfg(feature = "metrics")]
         if let Some(meters) = &self.meters {
             meters.decided(entries, decision, cause);
@@ -498,9 +566,6 @@ const SECONDS_BETWEEN_DEBTS: u64 = 60;
 impl DebtLog {
     #[cold]
     fn look(&self, entries: Entries<'_>, decision: &Decision) {
-        if let (Some((_, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
-            return self.look_at(limit, verdict);
-        }
         for ((limit, _, _), verdict) in entries.quotas().zip(decision.verdicts()) {
             self.look_at(limit, verdict);
         }

@@ -1,14 +1,9 @@
 //! The callers that are denied most, and how many are denied at all, in bounded memory.
 //!
-//! Each policy has a space-saving sketch in sets of eight places. A caller belongs to one set, by a keyed hash. A caller that has a
-//! place is counted there, by one atomic. Another one takes the place with the lowest count of its set, and goes on from that
-//! count, which is the error of its own. So a count is never too low, too high by its error at most, and no caller without a place
-//! was denied more often than the lowest count of its set: an eighth of the denials of the set at most.
+//! Each policy has a sketch of its own, which lies with the names of its quotas.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate_core::{Decision, Verdict};
@@ -16,6 +11,7 @@ use tollgate_core::{Decision, Verdict};
 use super::plan::Entries;
 use crate::Key;
 use crate::policy::Label;
+use crate::sketch::Sketch;
 
 /// The callers that a policy denied most: see [`Limiter::offenders`](crate::Limiter::offenders).
 ///
@@ -123,64 +119,30 @@ impl Offenders {
     }
 }
 
-const SETS: usize = 64;
-const WAYS: usize = 8;
-
-/// The registers of the estimate: its standard error is 1.04 by the root of their number.
-const REGISTERS: usize = 1_024;
-
 /// The policies that are counted at most. Policies beyond are not: their names come from handlers and routes.
 const MAX_POLICIES: usize = 1_024;
 
 /// The sketches of one limiter.
-pub(super) struct Tracker {
-    secrets: [u64; 3],
-    policies: Mutex<HashMap<Box<str>, Arc<Sketch>>>,
-}
-
-/// The sketch of a policy, kept with the names of each of its quotas. Nothing for a policy that is one too many.
-struct Tracked(Option<Arc<Sketch>>);
-
-/// The sketch of one policy: some thirty kilobytes.
-struct Sketch {
-    denials: AtomicU64,
-    sets: Box<[Set]>,
-    registers: Box<[AtomicU8]>,
-    /// The identities of the places.
-    keys: Mutex<Vec<Option<Key>>>,
-}
-
 #[derive(Default)]
-struct Set {
-    /// 0 for a place that is free.
-    hashes: [AtomicU64; WAYS],
-    counts: [AtomicU64; WAYS],
-    errors: [AtomicU64; WAYS],
+pub(super) struct Tracker {
+    policies: Mutex<HashMap<Box<str>, Arc<Sketch>>>,
 }
 
 impl Tracker {
     pub(super) fn new() -> Self {
-        let random = RandomState::new();
-        Self {
-            secrets: [1_u64, 2, 3].map(|n| random.hash_one(n) | 1),
-            policies: Mutex::default(),
-        }
+        Self::default()
     }
 
     /// Counts the callers that a decision denies, once for each policy.
     #[inline]
     pub(super) fn decided(&self, entries: Entries<'_>, decision: &Decision) {
-        if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
-            if verdict.is_denied() {
-                self.count(&limit.label, payer.key);
-            }
-            return;
+        if decision.verdicts().iter().any(Verdict::is_denied) {
+            self.denied(entries, decision);
         }
-        self.decided_together(entries, decision);
     }
 
-    #[inline(never)]
-    fn decided_together(&self, entries: Entries<'_>, decision: &Decision) {
+    #[cold]
+    fn denied(&self, entries: Entries<'_>, decision: &Decision) {
         let mut verdicts = decision.verdicts();
         for payer in entries.iter() {
             let limits = payer.limits();
@@ -192,12 +154,11 @@ impl Tracker {
         }
     }
 
+    /// Counts a denial by this policy.
     #[inline]
-    fn count(&self, label: &Label, key: &Key) {
-        let tally = label.tally();
-        let tracked = tally.get(|| Tracked(self.of(label.policy())));
-        if let Some(sketch) = &tracked.0 {
-            sketch.count(self.hash(key.as_bytes()), key);
+    pub(super) fn count(&self, label: &Label, key: &Key) {
+        if let Some(sketch) = label.sketch(|| self.of(label.policy())) {
+            sketch.count(key);
         }
     }
 
@@ -228,136 +189,21 @@ impl Tracker {
         let policies = policies.unwrap_or_else(PoisonError::into_inner);
         let sketch = policies.get(policy).cloned();
         drop(policies);
-        sketch.map(|sketch| sketch.read()).unwrap_or_default()
-    }
-
-    /// A keyed hash, because callers choose their keys: one that could choose its set could hide behind another.
-    #[inline]
-    fn hash(&self, key: &[u8]) -> u64 {
-        let [seed, factor, last] = self.secrets;
-        let mut hash = seed ^ key.len() as u64;
-        let (words, rest) = key.as_chunks::<8>();
-        for word in words {
-            hash = folded(hash ^ u64::from_le_bytes(*word), factor);
-        }
-        let mut end = 0;
-        for byte in rest {
-            end = end << 8 | u64::from(*byte);
-        }
-        // A place with the hash 0 is free.
-        folded(folded(hash ^ end, factor), last) | 1
+        sketch.map(|sketch| told(&sketch)).unwrap_or_default()
     }
 }
 
-#[inline]
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "both halves are taken, and put together"
-)]
-fn folded(one: u64, other: u64) -> u64 {
-    let product = u128::from(one) * u128::from(other);
-    (product as u64) ^ (product >> 64) as u64
-}
-
-impl Sketch {
-    fn new() -> Self {
-        Self {
-            denials: AtomicU64::new(0),
-            sets: (0..SETS).map(|_| Set::default()).collect(),
-            registers: (0..REGISTERS).map(|_| AtomicU8::new(0)).collect(),
-            keys: Mutex::new(vec![None; SETS * WAYS]),
-        }
-    }
-
-    #[inline]
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "a part of the hash is as good as all of it"
-    )]
-    fn count(&self, hash: u64, key: &Key) {
-        self.denials.fetch_add(1, Ordering::Relaxed);
-        let register = &self.registers[(hash >> 7) as usize % REGISTERS];
-        // The upper bits are other ones than those that choose the register and the set.
-        let rank = (hash | 1 << 17).leading_zeros() as u8 + 1;
-        if rank > register.load(Ordering::Relaxed) {
-            register.fetch_max(rank, Ordering::Relaxed);
-        }
-        let set = (hash >> 1) as usize % SETS;
-        let places = &self.sets[set];
-        for (known, count) in places.hashes.iter().zip(&places.counts) {
-            if known.load(Ordering::Relaxed) == hash {
-                count.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-        }
-        self.enter(set, hash, key);
-    }
-
-    /// Gives the caller the place with the lowest count of its set.
-    #[cold]
-    #[inline(never)]
-    fn enter(&self, set: usize, hash: u64, key: &Key) {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = &self.sets[set];
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        // Another thread may have entered it meanwhile.
-        if let Some(place) = places.hashes.iter().position(|known| read(known) == hash) {
-            places.counts[place].fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        let lowest = (0..WAYS).min_by_key(|place| read(&places.counts[*place]));
-        let place = lowest.unwrap_or(0);
-        let before = read(&places.counts[place]);
-        places.hashes[place].store(hash, Ordering::Relaxed);
-        places.errors[place].store(before, Ordering::Relaxed);
-        places.counts[place].store(before + 1, Ordering::Relaxed);
-        keys[set * WAYS + place] = Some(key.clone());
-    }
-
-    fn read(&self) -> Offenders {
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut callers = Vec::new();
-        for (position, key) in keys.iter().enumerate() {
-            let (set, place) = (&self.sets[position / WAYS], position % WAYS);
-            if let Some(key) = key {
-                callers.push(Offender {
-                    key: key.clone(),
-                    denials: set.counts[place].load(Ordering::Relaxed),
-                    error: set.errors[place].load(Ordering::Relaxed),
-                });
-            }
-        }
-        drop(keys);
-        callers.sort_by_key(|caller| std::cmp::Reverse(caller.denials));
-        Offenders {
-            callers,
-            denials: self.denials.load(Ordering::Relaxed),
-            distinct: self.distinct(),
-        }
-    }
-
-    /// HyperLogLog, with linear counting while registers are empty.
-    #[allow(
-        clippy::float_arithmetic,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "an estimate for operators; no decision is made by it"
-    )]
-    fn distinct(&self) -> u64 {
-        let (mut sum, mut empty) = (0.0, 0_u32);
-        for register in &self.registers {
-            let rank = register.load(Ordering::Relaxed);
-            empty += u32::from(rank == 0);
-            sum += f64::from(-i32::from(rank)).exp2();
-        }
-        let registers = REGISTERS as f64;
-        let raw = 0.7213 / (1.0 + 1.079 / registers) * registers * registers / sum;
-        let estimate = if raw <= 2.5 * registers && empty > 0 {
-            registers * (registers / f64::from(empty)).ln()
-        } else {
-            raw
-        };
-        estimate.round() as u64
+fn told(sketch: &Sketch) -> Offenders {
+    let offenders = sketch.places().into_iter().map(|place| Offender {
+        key: place.key,
+        denials: place.count,
+        error: place.error,
+    });
+    let callers: Vec<_> = offenders.collect();
+    Offenders {
+        denials: callers.iter().map(|caller| caller.denials).sum(),
+        distinct: sketch.distinct(),
+        callers,
     }
 }
 
@@ -370,15 +216,15 @@ impl fmt::Debug for Tracker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sketch::{SETS, WAYS};
 
     /// Denies the callers of these numbers, in this order.
     fn denied(callers: impl Iterator<Item = u64>) -> Offenders {
-        let (tracker, sketch) = (Tracker::new(), Sketch::new());
+        let sketch = Sketch::new();
         for caller in callers {
-            let key = Key::from(format!("caller-{caller}"));
-            sketch.count(tracker.hash(key.as_bytes()), &key);
+            sketch.count(&Key::from(format!("caller-{caller}")));
         }
-        sketch.read()
+        told(&sketch)
     }
 
     #[test]

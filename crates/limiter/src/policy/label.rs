@@ -1,10 +1,11 @@
 //! The names of a quota, and the values that are computed from them once.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::Block;
 use crate::attachments::Attachments;
+use crate::sketch::Sketch;
 use crate::{Quota, Scope};
 
 /// A quota's names, its rule, and where its states are: what verdicts and receipts say of it.
@@ -19,7 +20,10 @@ pub struct Label {
     ban: Option<Block>,
     class: Option<ClassLabel>,
     /// What counts its decisions, beside the rest: each decision may look for it.
+    #[cfg(feature = "metrics")]
     tally: Attachments,
+    /// The sketch of the callers that its policy denies most; nothing for a policy that is one too many.
+    sketch: OnceLock<Option<Arc<Sketch>>>,
     attached: Attachments,
 }
 
@@ -44,7 +48,9 @@ impl Label {
             scope,
             ban: None,
             class: None,
+            #[cfg(feature = "metrics")]
             tally: Attachments::default(),
+            sketch: OnceLock::new(),
             attached: Attachments::default(),
         })
     }
@@ -62,7 +68,9 @@ impl Label {
                 rank,
                 whole: self.rule,
             }),
+            #[cfg(feature = "metrics")]
             tally: Attachments::default(),
+            sketch: OnceLock::new(),
             attached: Attachments::default(),
         })
     }
@@ -82,7 +90,9 @@ impl Label {
             scope,
             ban: Some(answer),
             class: None,
+            #[cfg(feature = "metrics")]
             tally: Attachments::default(),
+            sketch: OnceLock::new(),
             attached: Attachments::default(),
         })
     }
@@ -128,9 +138,16 @@ impl Label {
     }
 
     /// The values of what counts decisions.
+    #[cfg(feature = "metrics")]
     #[inline]
     pub(crate) fn tally(&self) -> &Attachments {
         &self.tally
+    }
+
+    /// The sketch of its policy. The first call finds it.
+    #[inline]
+    pub(crate) fn sketch(&self, find: impl FnOnce() -> Option<Arc<Sketch>>) -> Option<&Sketch> {
+        self.sketch.get_or_init(find).as_deref()
     }
 
     /// The rendered parts of answers.
