@@ -6,7 +6,7 @@ local RULES = {
   once,
 }
 local ENFORCE, SHADOW, PROBE = 0, 1, 2
-local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE = 0, 1, 2, 3, 4, 5, 6
+local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE, GRANT = 0, 1, 2, 3, 4, 5, 6, 7
 
 -- By number of key: the state as found, the state now, the last charge that touched it, and true if it was reset.
 local states, last, removed = {}, {}, {}
@@ -238,7 +238,15 @@ for r = 1, #ARGV do
       charges.ask_ids, charges.count_ids = rule.beside(keys, states, advance)
     end
   end
-  if verb ~= DECIDE then
+  if verb == GRANT then
+    local grant = granting(state_of, advance, decide, now, byte, floor, max, min)
+    local most, least = unpack('<dd', run, pos)
+    for request = pos + 15, #run - width, width do
+      for _ = 1, times do
+        admitted = admitted + grant(charges, run, request, most, least)
+      end
+    end
+  elseif verb ~= DECIDE then
     -- A credit of several charges gives all of them back in one step.
     while pos <= #run do
       for c = 1, width do

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Capability, Charge, Concurrent, Decision, FailureKind, Mode, Quota, Receipt, Verdict,
+    Algorithm, Capability, Charge, Concurrent, Decision, FailureKind, Mode, Quota, Receipt, Verdict,
 };
 
 use crate::{Budget, Subject, align, every_algorithm};
@@ -84,6 +84,35 @@ pub async fn a_grant_is_what_every_budget_has(subject: &dyn Subject) {
     let denied = grant(subject, &charges, 1).await;
     assert!(!denied.is_admitted());
     assert_eq!(wide.remaining(subject).await, 93);
+}
+
+/// Budgets of several callers, which may lie in several places: the amount is that of the tightest, and the surplus comes back.
+pub async fn a_grant_over_several_callers_is_what_each_has(subject: &dyn Subject) {
+    if !can_grant(subject) {
+        return;
+    }
+    let budgets: Vec<_> = (0..8)
+        .map(|number| {
+            let quota = Quota::per_day(20 - number).using(Algorithm::FixedWindow {
+                offset: Duration::ZERO,
+            });
+            Budget::of("grants-several", quota).for_key(format!("caller-{number}"))
+        })
+        .collect();
+    let charges: Vec<_> = budgets.iter().map(|budget| budget.charge(50)).collect();
+
+    let granted = grant(subject, &charges, 1).await;
+
+    assert!(granted.is_admitted());
+    assert_eq!(taken(&granted), [13; 8]);
+    for (number, budget) in (0..).zip(&budgets) {
+        assert_eq!(budget.remaining(subject).await, 7 - number);
+    }
+    assert!(!grant(subject, &charges, 1).await.is_admitted());
+    assert!(!grant(subject, &charges[..7], 2).await.is_admitted());
+    for (number, budget) in (0..).zip(&budgets) {
+        assert_eq!(budget.remaining(subject).await, 7 - number);
+    }
 }
 
 /// A probe says how much there is, and takes nothing.

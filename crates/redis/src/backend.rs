@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Decision,
-    FailureKind, Figure, Key, MAX_CHARGES, Receipt, Scope, Timestamp, Unit,
+    FailureKind, Figure, Key, MAX_CHARGES, Receipt, Scope, Timestamp, Unit, check_up_to,
 };
 
 use crate::bans;
@@ -152,12 +152,8 @@ impl RedisBackend {
 
 impl Backend for RedisBackend {
     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        if charges.len() > MAX_CHARGES {
-            let detail = format!(
-                "{} charges, and at most {MAX_CHARGES} can be",
-                charges.len()
-            );
-            return Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)));
+        if let Some(refused) = too_many(charges) {
+            return Answer::now(Err(refused));
         }
         let deadline = self.fleet.deadline();
         match &self.fleet {
@@ -175,6 +171,30 @@ impl Backend for RedisBackend {
                 request.ask(charges, &self.names);
                 if saga::is_needed(&request) {
                     return Answer::later(saga::decide(Arc::clone(cluster), request));
+                }
+                let answer = cluster.ask(request, deadline);
+                Answer::later(async move { answer.await?.ok_or_else(gone) })
+            }
+        }
+    }
+
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        let refused = too_many(charges).map_or_else(|| check_up_to(charges), Err);
+        if let Err(refused) = refused {
+            return Answer::now(Err(refused));
+        }
+        let deadline = self.fleet.deadline();
+        let mut request = Request::default();
+        request.ask(charges, &self.names);
+        let request = request.up_to(at_least);
+        match &self.fleet {
+            Fleet::One(dispatch) => {
+                let answer = dispatch.ask(request, deadline);
+                Answer::later(async move { outcome_of(answer.await)?.ok_or_else(gone) })
+            }
+            Fleet::Cluster(cluster) => {
+                if saga::is_needed(&request) {
+                    return Answer::later(saga::grant(Arc::clone(cluster), request, at_least));
                 }
                 let answer = cluster.ask(request, deadline);
                 Answer::later(async move { answer.await?.ok_or_else(gone) })
@@ -237,6 +257,7 @@ impl Backend for RedisBackend {
             .with(Capability::Waits)
             .with(Capability::Bans)
             .with(Capability::Once)
+            .with(Capability::UpTo)
     }
 
     fn place(&self) -> Option<String> {
@@ -260,6 +281,17 @@ impl Backend for RedisBackend {
             tell(figure, value);
         }
     }
+}
+
+/// The refusal of a call with more charges than there can be.
+fn too_many(charges: &[Charge<'_>]) -> Option<BackendError> {
+    (charges.len() > MAX_CHARGES).then(|| {
+        let detail = format!(
+            "{} charges, and at most {MAX_CHARGES} can be",
+            charges.len()
+        );
+        BackendError::new(FailureKind::InvalidCall, detail)
+    })
 }
 
 /// Says whether it is for what is held without a decision.

@@ -77,7 +77,7 @@ impl Holder {
                 owed.left_in.store(generation, Ordering::Relaxed);
             }
             match &request.work {
-                Work::Decide(_) => {
+                Work::Decide(_) | Work::Grant(..) => {
                     let held = request.held().filter_map(|index| request.names.get(index));
                     names.extend(held.cloned());
                 }
@@ -168,7 +168,7 @@ impl Departure {
                 }
             }
             match (&request.work, outcome) {
-                (Work::Decide(_), Ok(Some(decision))) => {
+                (Work::Decide(_) | Work::Grant(..), Ok(Some(decision))) => {
                     for index in request.held() {
                         let verdict = decision.verdicts().get(index);
                         let taken = verdict.map_or(0, Verdict::taken);

@@ -179,7 +179,7 @@ pub(crate) fn gone() -> BackendError {
 
 /// The credits that undo a decision.
 fn credits(decision: &Decision, request: &Request) -> Vec<Request> {
-    let Work::Decide(charges) = &request.work else {
+    let Some(charges) = request.work.charges() else {
         return Vec::new();
     };
     let borrowed: Vec<Charge<'_>> = charges.iter().map(|charge| charge.borrow()).collect();

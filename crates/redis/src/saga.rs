@@ -36,23 +36,12 @@ pub(crate) async fn decide(
     cluster: Arc<Cluster>,
     request: Request,
 ) -> Result<Decision, BackendError> {
-    let Work::Decide(charges) = &request.work else {
+    let Some(charges) = request.work.charges() else {
         return Err(gone());
     };
-    let saga = Saga {
-        charges: charges.iter().map(OwnedCharge::borrow).collect(),
-        request: &request,
-        deadline: Instant::now() + cluster.limits.deadline,
-        cluster: &cluster,
-    };
-    let mut taken = Compensation {
-        receipts: Vec::new(),
-        cluster: Arc::clone(&cluster),
-    };
-    let unknown = |charge: &Charge<'_>| Verdict::unknown(charge.quota.capacity());
-    let mut verdicts: Vec<_> = (saga.charges.iter())
-        .map(|charge| (Timestamp::default(), unknown(charge)))
-        .collect();
+    let saga = Saga::of(&request, charges, &cluster);
+    let mut taken = Compensation::over(&cluster);
+    let mut verdicts = saga.unknown();
     let mut parts = saga.parts();
     let is_banned = saga.find_bans(&mut parts).await?;
     let mut is_denied = false;
@@ -94,7 +83,8 @@ pub(crate) async fn decide(
                     .as_ref()
                     .and_then(|decision| Some((decision.at(), *decision.verdicts().get(place)?)));
                 let (at, _) = verdicts[index];
-                verdicts[index] = verdict.unwrap_or((at, unknown(&saga.charges[index])));
+                let quota = saga.charges[index].quota;
+                verdicts[index] = verdict.unwrap_or((at, Verdict::unknown(quota.capacity())));
             }
         }
         for (charge, (_, verdict)) in saga.charges.iter().zip(&mut verdicts) {
@@ -105,6 +95,88 @@ pub(crate) async fn decide(
     }
     taken.keep();
     Ok(Decision::apart(!is_denied, verdicts))
+}
+
+/// Grants as much as there is over all slots, within one deadline. It takes from one slot after the other, from each at most as
+/// much as from those before, and gives back at the end what it has taken beyond that. In between others may be denied.
+pub(crate) async fn grant(
+    cluster: Arc<Cluster>,
+    request: Request,
+    at_least: u64,
+) -> Result<Decision, BackendError> {
+    let Some(charges) = request.work.charges() else {
+        return Err(gone());
+    };
+    let saga = Saga::of(&request, charges, &cluster);
+    let mut taken = Compensation::over(&cluster);
+    let mut verdicts = saga.unknown();
+    let mut parts = saga.parts();
+    let grants = |index: &usize| !saga.charges[*index].quota.is_ban();
+    let of_mode = |index: &usize, mode| grants(index) && saga.charges[*index].mode == mode;
+    let leading = [Mode::Enforce, Mode::Shadow, Mode::Probe].into_iter();
+    let leading = { leading }.find(|mode| (0..charges.len()).any(|index| of_mode(&index, *mode)));
+    let leads = |index: &usize| leading.is_some_and(|mode| of_mode(index, mode));
+    // The others follow the amount, and have no part in it.
+    parts.sort_by_key(|part| !part.charges.iter().any(leads));
+    let mut amount = saga
+        .charges
+        .iter()
+        .map(|charge| charge.cost)
+        .max()
+        .unwrap_or(0);
+    let mut denied_by = None;
+    for part in &parts {
+        let up_to = |charge: &Charge<'_>| match charge.quota.is_ban() {
+            true => charge.cost,
+            false => amount,
+        };
+        let least = part.charges.iter().any(leads).then_some(at_least);
+        let asked = saga.ask_for(&part.charges, |mode| mode, up_to, least);
+        let decision = asked.await?;
+        saga.note(&part.charges, &decision, &mut verdicts, &mut taken);
+        if !decision.is_admitted() {
+            denied_by = Some(part.slot);
+            break;
+        }
+        for index in part.charges.iter().filter(|index| leads(index)) {
+            let (_, verdict) = verdicts[*index];
+            // A probe takes nothing, and neither does a charge on trial that is denied.
+            let granted = match verdict.taken() {
+                0 => verdict.remaining().max(at_least),
+                taken => taken,
+            };
+            amount = amount.min(granted);
+        }
+    }
+
+    if denied_by.is_none() {
+        taken.give_back_beyond(amount).await;
+        for (index, (_, verdict)) in verdicts.iter_mut().enumerate() {
+            if grants(&index) && verdict.taken() > amount {
+                *verdict = verdict.corrected_to(amount);
+            }
+        }
+    } else {
+        taken.give_back_enforced().await;
+        for part in parts.iter().filter(|part| Some(part.slot) != denied_by) {
+            let probed = saga.enforced(part);
+            let asked = saga.ask_for(&probed, |_| Mode::Probe, |_| at_least, None);
+            let asked = asked.await.ok();
+            for (place, &index) in probed.iter().enumerate() {
+                let verdict = { asked.as_ref() }
+                    .and_then(|decision| Some((decision.at(), *decision.verdicts().get(place)?)));
+                let unknown = Verdict::unknown(saga.charges[index].quota.capacity());
+                verdicts[index] = verdict.unwrap_or((verdicts[index].0, unknown));
+            }
+        }
+        for (charge, (_, verdict)) in saga.charges.iter().zip(&mut verdicts) {
+            if charge.mode == Mode::Enforce {
+                *verdict = verdict.as_enforced();
+            }
+        }
+    }
+    taken.keep();
+    Ok(Decision::apart(denied_by.is_none(), verdicts))
 }
 
 /// A saga: the request, and its deadline.
@@ -133,7 +205,25 @@ enum Guard {
     None,
 }
 
-impl Saga<'_> {
+impl<'a> Saga<'a> {
+    fn of(request: &'a Request, charges: &'a [OwnedCharge], cluster: &'a Arc<Cluster>) -> Self {
+        Self {
+            charges: charges.iter().map(OwnedCharge::borrow).collect(),
+            request,
+            deadline: Instant::now() + cluster.limits.deadline,
+            cluster,
+        }
+    }
+
+    /// The verdicts before anything was asked.
+    fn unknown(&self) -> Vec<(Timestamp, Verdict)> {
+        let capacities = self.charges.iter().map(|charge| charge.quota.capacity());
+        let unknown = capacities.map(Verdict::unknown);
+        unknown
+            .map(|verdict| (Timestamp::default(), verdict))
+            .collect()
+    }
+
     /// The charges, grouped by slot.
     fn parts(&self) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
@@ -203,7 +293,8 @@ impl Saga<'_> {
 
     /// Asks for some charges.
     async fn ask(&self, charges: &[usize]) -> Result<Decision, BackendError> {
-        self.ask_as(charges, |mode| mode).await
+        self.ask_for(charges, |mode| mode, |charge| charge.cost, None)
+            .await
     }
 
     /// Asks for some charges of a request that is denied, so that no further enforced one is taken.
@@ -212,20 +303,27 @@ impl Saga<'_> {
             Mode::Enforce => Mode::Probe,
             mode => mode,
         };
-        self.ask_as(charges, probed).await
+        self.ask_for(charges, probed, |charge| charge.cost, None)
+            .await
     }
 
-    async fn ask_as(
+    /// Asks for some charges in these modes and at these costs; for as much as there is, if at least so much is to be granted.
+    async fn ask_for(
         &self,
         part: &[usize],
         as_mode: impl Fn(Mode) -> Mode,
+        cost: impl Fn(&Charge<'_>) -> u64,
+        at_least: Option<u64>,
     ) -> Result<Decision, BackendError> {
         let charges: Vec<_> = part
             .iter()
             .map(|&index| {
                 let charge = &self.charges[index];
-                let mode = as_mode(charge.mode);
-                Charge { mode, ..*charge }
+                Charge {
+                    mode: as_mode(charge.mode),
+                    cost: cost(charge),
+                    ..*charge
+                }
             })
             .collect();
         let request = Request {
@@ -235,6 +333,10 @@ impl Saga<'_> {
                 .map(|&index| self.request.names[index].clone())
                 .collect(),
             owed: None,
+        };
+        let request = match at_least {
+            Some(at_least) => request.up_to(at_least),
+            None => request,
         };
         let said = self.cluster.ask(request, self.deadline).await?;
         said.ok_or_else(gone)
@@ -266,10 +368,34 @@ impl Saga<'_> {
 /// A compensation gives back the charges of the saga, unless they are kept.
 struct Compensation {
     receipts: Vec<(Mode, Name, Receipt)>,
+    /// The amount that is left of each, once the surplus is on its way back.
+    left: u64,
     cluster: Arc<Cluster>,
 }
 
 impl Compensation {
+    fn over(cluster: &Arc<Cluster>) -> Self {
+        Self {
+            receipts: Vec::new(),
+            left: u64::MAX,
+            cluster: Arc::clone(cluster),
+        }
+    }
+
+    /// Gives back what was taken beyond this amount, and returns when that is done.
+    async fn give_back_beyond(&mut self, amount: u64) {
+        self.left = amount;
+        let units = self
+            .receipts
+            .iter()
+            .filter(|(.., receipt)| !receipt.quota().is_ban());
+        let surplus = units.filter_map(|(_, name, receipt)| {
+            let n = receipt.cost().checked_sub(amount).filter(|n| *n > 0)?;
+            Some(Request::credit(receipt.copy(), n, name.clone()))
+        });
+        let _ended = self.send(surplus.collect()).await;
+    }
+
     fn keep(mut self) {
         self.receipts.clear();
     }
@@ -285,19 +411,29 @@ impl Compensation {
     }
 
     fn spawn(&self, receipts: Vec<(Mode, Name, Receipt)>) -> tokio::task::JoinHandle<()> {
+        let mut of_slots: Vec<(u16, Vec<_>)> = Vec::new();
+        let mut in_part = Vec::new();
+        for (_, name, receipt) in receipts {
+            if receipt.cost() > self.left {
+                in_part.push(Request::credit(receipt, self.left, name));
+                continue;
+            }
+            let slot = slot::of(&name);
+            match of_slots.iter_mut().find(|(other, _)| *other == slot) {
+                Some((_, taken)) => taken.push((receipt, name)),
+                None => of_slots.push((slot, vec![(receipt, name)])),
+            }
+        }
+        let whole = of_slots.into_iter().flat_map(|(_, taken)| give_back(taken));
+        self.send(whole.chain(in_part).collect())
+    }
+
+    /// Sends credits, in a task of its own.
+    fn send(&self, credits: Vec<Request>) -> tokio::task::JoinHandle<()> {
         let cluster = Arc::clone(&self.cluster);
         self.cluster.runtime.spawn(async move {
             let deadline = Instant::now() + cluster.limits.deadline;
-            let mut of_slots: Vec<(u16, Vec<_>)> = Vec::new();
-            for (_, name, receipt) in receipts {
-                let slot = slot::of(&name);
-                match of_slots.iter_mut().find(|(other, _)| *other == slot) {
-                    Some((_, taken)) => taken.push((receipt, name)),
-                    None => of_slots.push((slot, vec![(receipt, name)])),
-                }
-            }
-            let credits: Vec<_> = (of_slots.into_iter())
-                .flat_map(|(_, taken)| give_back(taken))
+            let credits: Vec<_> = (credits.into_iter())
                 .map(|request| {
                     let request = cluster.holder.owes(request);
                     // All at once: a slow one must not delay the others.

@@ -27,6 +27,7 @@ const SOURCE: &str = concat!(
     include_str!("../lua/interval_refill.lua"),
     include_str!("../lua/calendar.lua"),
     include_str!("../lua/once.lua"),
+    include_str!("../lua/grant.lua"),
     include_str!("../lua/main.lua"),
 );
 

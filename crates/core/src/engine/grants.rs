@@ -9,8 +9,8 @@ use crate::{BackendError, Charge, Decision, FailureKind, MAX_CHARGES, Mode, Time
 ///
 /// # Errors
 ///
-/// If two charges ask for different amounts, since the call grants one amount, or if one may wait for its turn: a grant is decided
-/// at once.
+/// If two charges ask for different amounts, since the call grants one amount, or name one budget under two quotas; if one may wait
+/// for its turn, since a grant is decided at once; or if one has an id.
 pub fn check_up_to(charges: &[Charge<'_>]) -> Result<(), BackendError> {
     let invalid = |detail: String| Err(BackendError::new(FailureKind::InvalidCall, detail));
     let amounts = || charges.iter().filter(|charge| charge.grants());
@@ -19,6 +19,16 @@ pub fn check_up_to(charges: &[Charge<'_>]) -> Result<(), BackendError> {
     }
     if charges.iter().any(|charge| charge.quota.is_once()) {
         return invalid("a charge with an id cannot be granted in part".to_owned());
+    }
+    let shares = |(index, charge): (usize, &Charge<'_>)| {
+        let mut before = charges[..index].iter();
+        before.any(|other| other.shares_state_with(charge) && other.quota != charge.quota)
+    };
+    if charges.iter().enumerate().any(shares) {
+        return invalid(
+            "charges of one budget under two quotas in one call, which grants one amount"
+                .to_owned(),
+        );
     }
     let least = amounts().map(|charge| charge.cost).min();
     let most = amounts().map(|charge| charge.cost).max();
@@ -66,7 +76,11 @@ pub fn decide_up_to(
 ) -> Decision {
     let amount = amount(now, charges, states).max(at_least);
     let granted = charges.iter().map(|charge| Charge {
-        cost: charge.cost.min(amount),
+        cost: if charge.grants() {
+            charge.cost.min(amount)
+        } else {
+            charge.cost
+        },
         ..*charge
     });
     let granted: SmallVec<[Charge<'_>; MAX_CHARGES]> = granted.collect();

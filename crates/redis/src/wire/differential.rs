@@ -19,6 +19,7 @@ use std::time::Duration;
 use redis::{Client, Connection, Value};
 use tollgate_core::{
     Ban, Charge, Decision, Key, Mode, Quota, Snapshot, State, States, Timestamp, Unit, decide,
+    decide_up_to,
 };
 use tollgate_testkit::Standalone;
 
@@ -45,6 +46,8 @@ struct World {
     lukewarm: usize,
     /// The states of bans in force that were compared.
     banned: usize,
+    /// The requests for as much as there is.
+    grants: usize,
     /// The states of ids with replays that were compared.
     replayed: usize,
 }
@@ -82,6 +85,7 @@ impl World {
             with_gaps: 0,
             lukewarm: 0,
             banned: 0,
+            grants: 0,
             replayed: 0,
         }
     }
@@ -90,7 +94,7 @@ impl World {
     fn expect(&mut self, request: &Request) -> Option<Decision> {
         let now = Timestamp::from_micros(self.questions.now);
         match &request.work {
-            Work::Decide(charges) => {
+            Work::Decide(charges) | Work::Grant(charges, _) => {
                 let charges: Vec<_> = charges.iter().map(|charge| charge.borrow()).collect();
                 for (charge, name) in charges.iter().zip(&request.names) {
                     let full = || State::full(charge.quota);
@@ -100,7 +104,13 @@ impl World {
                     names: &request.names,
                     states: &mut self.model,
                 };
-                let decision = decide(now, &charges, &mut states);
+                let decision = match &request.work {
+                    Work::Grant(_, at_least) => {
+                        self.grants += 1;
+                        decide_up_to(now, &charges, &mut states, *at_least)
+                    }
+                    _ => decide(now, &charges, &mut states),
+                };
                 self.questions.receipts.extend(decision.receipts(&charges));
                 Some(decision)
             }
@@ -294,7 +304,8 @@ fn run(calls: Calls, steps: u64) -> World {
     for _ in 0..asked_for("TOLLGATE_STEPS").unwrap_or(steps) {
         world.step();
     }
-    println!("{} requests, {} admitted", world.requests, world.admitted);
+    let (requests, admitted, grants) = (world.requests, world.admitted, world.grants);
+    println!("{requests} requests, {admitted} admitted; {grants} asked for as much as there was");
     world
 }
 

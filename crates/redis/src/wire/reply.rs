@@ -4,6 +4,7 @@ use redis::Value;
 use smallvec::SmallVec;
 use tollgate_core::{
     BackendError, Decision, FailureKind, Snapshot, State, States, Timestamp, Unit, decide,
+    decide_up_to,
 };
 
 use super::calendars::Calendars;
@@ -248,7 +249,7 @@ fn one(
         None => Ok(()),
     };
     match work {
-        Work::Decide(charges) => {
+        Work::Decide(charges) | Work::Grant(charges, _) => {
             let opened = |(key, charge): (&u8, &OwnedCharge)| {
                 slots[usize::from(*key)].open(charge.scope.unit()).map(drop)
             };
@@ -262,7 +263,10 @@ fn one(
                 keys,
                 none: State::empty(Unit::Gcra),
             };
-            let decision = decide(now, &charges, &mut states);
+            let decision = match work {
+                Work::Grant(_, at_least) => decide_up_to(now, &charges, &mut states, *at_least),
+                _ => decide(now, &charges, &mut states),
+            };
             for (key, verdict) in keys.iter().zip(decision.verdicts()) {
                 if let Slot::Held(state, part) = &mut slots[usize::from(*key)]
                     && let Snapshot::Held { held: units, .. } = state.snapshot()

@@ -46,6 +46,8 @@ impl OwnedCharge {
 #[derive(Debug)]
 pub(crate) enum Work {
     Decide(SmallVec<[OwnedCharge; 2]>),
+    /// A decision about as much as there is, and at least this much.
+    Grant(SmallVec<[OwnedCharge; 2]>, u64),
     Credit(Receipt, u64),
     /// Credits the whole of several charges, in one step: see [`Request::undo`].
     Undo(SmallVec<[Receipt; 2]>),
@@ -58,6 +60,16 @@ pub(crate) enum Work {
 impl Work {
     pub(crate) fn decide(charges: &[Charge<'_>]) -> Self {
         Self::Decide(charges.iter().map(OwnedCharge::of).collect())
+    }
+
+    /// The charges to be decided, if it asks for a decision.
+    pub(crate) fn charges(&self) -> Option<&[OwnedCharge]> {
+        match self {
+            Self::Decide(charges) | Self::Grant(charges, _) => Some(charges),
+            Self::Credit(..) | Self::Undo(_) | Self::Debit(..) | Self::Reset(_) | Self::Tell(_) => {
+                None
+            }
+        }
     }
 }
 
@@ -107,6 +119,7 @@ const RESET: u8 = 3;
 const CALLER: u8 = 4;
 const TELL: u8 = 5;
 const RELEASE: u8 = 6;
+const GRANT: u8 = 7;
 
 /// The number of GCRA under which requests may wait. Their states are those of GCRA.
 const WAITING: u8 = 7;
@@ -146,10 +159,7 @@ impl Request {
 
     /// The charges that it would hold, with the positions of their names.
     pub(crate) fn held(&self) -> impl Iterator<Item = usize> {
-        let charges = match &self.work {
-            Work::Decide(charges) => &charges[..],
-            _ => &[],
-        };
+        let charges = self.work.charges().unwrap_or_default();
         let held = |charge: &OwnedCharge| charge.scope.unit() == Unit::Held;
         (charges.iter().enumerate())
             .filter_map(move |(index, charge)| held(charge).then_some(index))
@@ -158,7 +168,7 @@ impl Request {
     /// Says whether the script must know whose call it is.
     pub(crate) fn concerns_a_holder(&self) -> bool {
         match &self.work {
-            Work::Decide(charges) => charges
+            Work::Decide(charges) | Work::Grant(charges, _) => charges
                 .iter()
                 .any(|charge| charge.scope.unit() == Unit::Held),
             Work::Credit(receipt, _) | Work::Debit(receipt, _) => {
@@ -193,13 +203,22 @@ impl Request {
         }
     }
 
+    /// Turns a request for a decision into one for as much as there is, and at least this much.
+    pub(crate) fn up_to(mut self, at_least: u64) -> Self {
+        self.work = match self.work {
+            Work::Decide(charges) => Work::Grant(charges, at_least),
+            other => other,
+        };
+        self
+    }
+
     /// The number of its states that may be long. Those of bans and of ids are not.
     pub(crate) fn long_states(&self) -> usize {
-        match &self.work {
-            Work::Decide(charges) => (charges.iter())
+        match self.work.charges() {
+            Some(charges) => (charges.iter())
                 .filter(|charge| !charge.quota.is_ban() && !charge.quota.is_once())
                 .count(),
-            _ => self.names.len(),
+            None => self.names.len(),
         }
     }
 
@@ -245,6 +264,9 @@ impl Request {
                     of(charge.scope.unit()) + 3 * usize::from(!is_usual)
                 })
                 .sum(),
+            Work::Grant(charges, _) => (charges.iter())
+                .map(|charge| 2 * settled(charge.scope.unit()))
+                .sum(),
             Work::Credit(receipt, _) => given_back(receipt.scope().unit()),
             Work::Undo(receipts) => (receipts.iter())
                 .map(|receipt| given_back(receipt.scope().unit()))
@@ -281,7 +303,7 @@ impl Request {
     /// Says whether equal ones for the same keys may be sent as one and its number of times.
     pub(super) fn may_repeat(&self) -> bool {
         match &self.work {
-            Work::Decide(charges) => !charges.is_empty(),
+            Work::Decide(charges) | Work::Grant(charges, _) => !charges.is_empty(),
             Work::Credit(..) => self.concerns_a_holder(),
             Work::Undo(_) | Work::Debit(..) | Work::Reset(_) | Work::Tell(_) => false,
         }
@@ -306,7 +328,8 @@ impl Request {
 
     pub(super) fn wording(&self, calendars: &mut Calendars) -> Wording {
         match &self.work {
-            Work::Decide(charges) => self.decide(charges, calendars),
+            Work::Decide(charges) => self.decide(charges, None, calendars),
+            Work::Grant(charges, at_least) => self.decide(charges, Some(*at_least), calendars),
             Work::Credit(receipt, n) if receipt.scope().unit() == Unit::Held => settle(
                 RELEASE,
                 receipt,
@@ -354,8 +377,18 @@ impl Request {
         }
     }
 
-    /// Charges with one state and mode are one. Enforced ones stand first, then shadows, then probes.
-    fn decide(&self, charges: &[OwnedCharge], calendars: &mut Calendars) -> Wording {
+    /// Charges with one state and mode are one. Enforced ones stand first, then shadows, then probes. If at least so much is to be
+    /// granted, charges cost one unit each, and the script multiplies them.
+    fn decide(
+        &self,
+        charges: &[OwnedCharge],
+        at_least: Option<u64>,
+        calendars: &mut Calendars,
+    ) -> Wording {
+        let cost_of = |charge: &OwnedCharge| match at_least {
+            Some(_) if !charge.quota.is_ban() => 1,
+            _ => charge.cost,
+        };
         let mut groups: SmallVec<[(usize, u64); 4]> = SmallVec::new();
         for (index, charge) in charges.iter().enumerate() {
             // Each id counts its own replay.
@@ -365,8 +398,8 @@ impl Request {
                     && !charge.quota.is_once()
             });
             match equal {
-                Some((_, cost)) => *cost = cost.saturating_add(charge.cost),
-                None => groups.push((index, charge.cost)),
+                Some((_, cost)) => *cost = cost.saturating_add(cost_of(charge)),
+                None => groups.push((index, cost_of(charge))),
             }
         }
         let mut wanted: SmallVec<[(usize, u8, u64); 4]> = SmallVec::new();
@@ -400,7 +433,8 @@ impl Request {
             (index, number, cost)
         }));
 
-        let mut shape: Words = smallvec![DECIDE, u8::try_from(wanted.len()).unwrap_or(u8::MAX)];
+        let verb = at_least.map_or(DECIDE, |_| GRANT);
+        let mut shape: Words = smallvec![verb, u8::try_from(wanted.len()).unwrap_or(u8::MAX)];
         let mut names = SmallVec::new();
         for &(index, mode, cost) in &wanted {
             let quota = &charges[index].quota;
@@ -420,6 +454,15 @@ impl Request {
                 shape.extend_from_slice(&concerned.to_le_bytes());
             }
             names.push(index);
+        }
+        if let Some(at_least) = at_least {
+            let granted = || charges.iter().filter(|charge| !charge.quota.is_ban());
+            // Above all capacities no amount passes, however large.
+            let largest = granted().map(|charge| charge.quota.capacity() + 1).max();
+            let most = granted().map(|charge| charge.cost).max();
+            let most = most.min(largest).unwrap_or(0);
+            put(&mut shape, most);
+            put(&mut shape, at_least.min(most));
         }
         Wording {
             shape,

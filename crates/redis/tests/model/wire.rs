@@ -39,6 +39,15 @@ pub(crate) enum Work {
     Undo(SmallVec<[Receipt; 2]>),
 }
 
+impl Work {
+    pub(crate) fn charges(&self) -> Option<&[OwnedCharge]> {
+        match self {
+            Self::Decide(charges) => Some(charges),
+            Self::Credit(..) | Self::Undo(_) => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) work: Work,

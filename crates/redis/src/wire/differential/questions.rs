@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Ban, Charge, Key, Mode, Once, Quota, Receipt, Scope};
+use tollgate_core::{Algorithm, Ban, Charge, Key, Mode, Once, Quota, Receipt, Scope, check_up_to};
 
 use crate::name::Name;
 use crate::wire::{Request, Work};
@@ -652,11 +652,32 @@ impl Questions {
                 mode: *mode,
             })
             .collect();
-        Request {
-            work: Work::decide(&charges),
+        let request = |charges: &[Charge<'_>]| Request {
+            work: Work::decide(charges),
             names: charges.iter().map(|c| name(c.scope, c.key)).collect(),
             owed: None,
+        };
+        if usual.is_none() && self.flips(4) {
+            let largest = charges.iter().map(|charge| charge.quota.capacity()).max();
+            let largest = largest.unwrap_or(1);
+            let most = self
+                .random
+                .of(&[1, 2, 3, 7, 100, largest, largest + 1, 1 << 60]);
+            let at_least = self.random.of(&[0, 1, 1, 2, 5, largest, 1 << 59]);
+            let granted = charges.iter().map(|charge| Charge {
+                cost: if charge.quota.is_ban() {
+                    charge.cost
+                } else {
+                    most
+                },
+                ..*charge
+            });
+            let granted: Vec<_> = granted.collect();
+            if check_up_to(&granted).is_ok() {
+                return request(&granted).up_to(at_least);
+            }
         }
+        request(&charges)
     }
 
     /// Gives back some of the newest charges in one step.

@@ -1,0 +1,119 @@
+-- As much as there is: the largest amount up to a bound that passes under every charge that leads. Charges name one unit each, as
+-- many times as they stand for one, and are multiplied here. Made only where a grant is asked for. All that it needs comes as an
+-- argument, because each name from outside would cost every call of main.lua some 300 instructions.
+local function granting(state_of, advance, decide, now, byte, floor, max, min)
+  -- Makes a GCRA charge ask for so many times its units. A drain that leaves exact numbers is longer than any budget.
+  local function ask_drain(charge, times)
+    local quota = charge.quota
+    local unit, denominator = quota.unit, quota.denominator
+    if not unit then
+      unit = { us = quota.us, rest = quota.rest, spent = quota.spent }
+      quota.unit = unit
+    end
+    if unit.spent then
+      -- In ticks of 2^-20 µs: see warming.lua.
+      quota.spent = min(unit.spent * times, quota.warm * 2 ^ 20)
+    end
+    local us, rest = unit.us * times, unit.rest * times
+    if rest < 2 ^ 53 then
+      us, rest = us + floor(rest / denominator), rest % denominator
+    else
+      local add_us, add_rest = unit.us, unit.rest
+      us, rest = 0, 0
+      while times > 0 do
+        if times % 2 == 1 then
+          us, rest = us + add_us, rest + add_rest
+          if rest >= denominator then
+            us, rest = us + 1, rest - denominator
+          end
+        end
+        times, add_us, add_rest = floor(times / 2), 2 * add_us, 2 * add_rest
+        if add_rest >= denominator then
+          add_us, add_rest = add_us + 1, add_rest - denominator
+        end
+      end
+    end
+    quota.us, quota.rest, charge.cost = us, rest, us + rest
+  end
+
+  local function ask(charge, times)
+    if charge.quota.denominator then
+      ask_drain(charge, times)
+    else
+      charge.unit = charge.unit or charge.cost
+      charge.cost = charge.unit * times
+    end
+  end
+
+  local function fits(charge, state, times)
+    ask(charge, times)
+    return charge.rule.passes(state, charge)
+  end
+
+  -- About as many times its units as a charge can have, which may be off. Otherwise 0, where that takes a search.
+  local function about(charge, state)
+    local quota = charge.quota
+    if quota.denominator then
+      local left = quota.full - max(state.at - now, 0) + quota.full_rest / quota.denominator
+      return floor(left / (quota.unit.us + quota.unit.rest / quota.denominator))
+    end
+    local counted = state.count or state.sum or state.total
+    return counted and floor((quota.limit - counted) / charge.unit) or 0
+  end
+
+  -- The largest amount up to `most` that passes under a charge.
+  local function room(charge, state, most)
+    if most == 0 or fits(charge, state, most) then
+      return most
+    end
+    -- The first passes, and the second does not.
+    local low, high = 0, most
+    local guess = about(charge, state)
+    for step = 0, 2 do
+      local times = step < 2 and guess + step or guess - 1
+      if times > low and times < high then
+        if fits(charge, state, times) then
+          low = times
+        else
+          high = times
+        end
+      end
+    end
+    while high - low > 1 do
+      local times = floor((low + high) / 2)
+      if fits(charge, state, times) then
+        low = times
+      else
+        high = times
+      end
+    end
+    return low
+  end
+
+  -- One request. All enforced charges lead; without these all on trial, and without these the probes: they stand in this order. It is
+  -- decided like a request of this amount, or of `least` if there is less.
+  return function(charges, run, pos, most, least)
+    local leading, amount = nil, most
+    for c = 1, #charges do
+      local charge, i = charges[c], byte(run, pos + c)
+      local state = state_of(i, charge)
+      if not state or state.is_barred or charge.quota.is_outside then
+        return 0
+      end
+      if not charge.quota.guards then
+        leading = leading or charge.mode
+        if charge.mode == leading then
+          amount = room(charge, advance(i, charge, true), amount)
+        end
+      end
+    end
+    amount = min(most, max(amount, least))
+    for c = 1, #charges do
+      if not charges[c].quota.guards then
+        ask(charges[c], amount)
+      end
+    end
+    return decide(charges, run, pos)
+  end
+end
+
