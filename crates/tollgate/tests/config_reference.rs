@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate::config::{
     BanConfig, BlockConfig, ClassesConfig, ClientAddressConfig, DirectionConfig, KeyConfig,
-    LimiterConfig, MessagesConfig, PolicyConfig, ProxiesConfig, Registry, TiersConfig,
+    LimiterConfig, MessagesConfig, OnceConfig, PolicyConfig, ProxiesConfig, Registry, TiersConfig,
 };
 use tollgate::key::{self, KeyList};
 use tollgate::{Key, LimiterBuilder, NetworkList, OnFailure, OnMissing, Quota, QuotaLookup, Tiers};
@@ -88,6 +88,7 @@ enum Place {
     Classes,
     BlockKeys,
     Ban,
+    Once,
     PerMessage,
 }
 
@@ -118,6 +119,9 @@ impl Place {
             Self::Ban => {
                 policy.insert("ban".into(), nested("after = '5 in 10min'"));
             }
+            Self::Once => {
+                policy.insert("once".into(), nested(""));
+            }
             Self::PerMessage => {
                 policy.insert("per_message".into(), nested("of = 'received'"));
             }
@@ -139,6 +143,7 @@ impl Place {
             Self::Classes => &mut policy["classes"],
             Self::BlockKeys => &mut policy["block_keys"],
             Self::Ban => &mut policy["ban"],
+            Self::Once => &mut policy["once"],
             Self::PerMessage => &mut policy["per_message"],
         };
         table.as_table_mut().unwrap().remove(key).unwrap();
@@ -240,6 +245,7 @@ fn each_key_that_the_code_reads_has_a_row_a_line_that_builds_and_its_default() {
     hold_keys::<ClassesConfig>("## `[policies.classes]`", Place::Classes);
     hold_keys::<BlockConfig>("## `[policies.block_keys]`", Place::BlockKeys);
     hold_keys::<BanConfig>("## `[policies.ban]`", Place::Ban);
+    hold_keys::<OnceConfig>("## `[policies.once]`", Place::Once);
     hold_keys::<MessagesConfig>("## `[policies.per_message]`", Place::PerMessage);
 }
 

@@ -61,6 +61,9 @@ impl PolicyConfig {
         if let Some(ban) = &self.ban {
             policy = ban.build(policy, registry)?;
         }
+        if let Some(once) = &self.once {
+            policy = once.build(policy, registry)?;
+        }
         if self.exempt_preflights {
             policy = policy.exempt_preflights();
         }

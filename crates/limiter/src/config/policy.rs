@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BanConfig, BlockConfig, ClassesConfig, EntryConfig, KeyConfig, MessagesConfig, QuotasConfig,
-    TiersConfig, is_default,
+    BanConfig, BlockConfig, ClassesConfig, EntryConfig, KeyConfig, MessagesConfig, OnceConfig,
+    QuotasConfig, TiersConfig, is_default,
 };
 use crate::{OnFailure, OnMissing};
 
@@ -76,6 +76,9 @@ pub struct PolicyConfig {
     /// The ban of callers that are denied too often: see [`Policy::ban`](crate::Policy::ban).
     #[serde(default, skip_serializing_if = "is_default")]
     pub ban: Option<BanConfig>,
+    /// The terms by which requests with an id are charged once: see [`Policy::once_by`](crate::Policy::once_by).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub once: Option<OnceConfig>,
     /// Other quotas for some identities.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tiers: Option<TiersConfig>,

@@ -68,6 +68,7 @@ const FIELDS: &[&str] = &[
     "cost",
     "outcome",
     "ban",
+    "once",
     "tiers",
     "classes",
     "exempt_keys",

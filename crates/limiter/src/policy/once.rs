@@ -45,10 +45,14 @@ impl Policy {
     /// What is held under a limit on [how many at once](crate::Concurrent) is held by each request, retry or not.
     #[must_use]
     pub fn once_by(self, id: impl KeyExtractor) -> Self {
+        self.with_ids(key::Source::new(id))
+    }
+
+    pub(crate) fn with_ids(self, by: key::Source) -> Self {
         let terms = self.once.as_ref().and_then(|once| once.quota.once());
         let mut this = self.once(terms.unwrap_or_default());
         if let Some(once) = &mut this.once {
-            once.by = Some(key::Source::new(id));
+            once.by = Some(by);
         }
         this
     }
