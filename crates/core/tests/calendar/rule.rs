@@ -213,7 +213,7 @@ fn a_debt_is_at_most_eight_budgets_and_over_with_the_window() {
     receipt.debit_from(&mut budget.state, Timestamp::from_micros(now), 1_000);
     receipt.credit_to(&mut budget.state, Timestamp::from_micros(now), 7);
     assert!(!budget.passes(now, 1));
-    let tollgate_core::Snapshot::Calendar { end_us, count, .. } = budget.state.snapshot() else {
+    let Snapshot::Calendar { end_us, count, .. } = budget.state.snapshot() else {
         panic!("{:?}", budget.state);
     };
     assert_eq!(count, 8 * 7 - 7);
