@@ -97,6 +97,9 @@ async fn a_retry_after_a_lost_answer_is_not_charged_again() {
     }
 }
 
+/// The ids of a request.
+type Ids<'a> = &'a [&'a [u8]];
+
 #[tokio::test]
 async fn odd_ids_gain_their_sender_nothing() {
     let long = vec![b'7'; 8_000];
@@ -104,7 +107,7 @@ async fn odd_ids_gain_their_sender_nothing() {
     for limiter in limiters {
         let (served, _) = serve(&limiter).await;
         // The ids of two requests, and how much of the budget these take.
-        let cases: [(&str, [&[&[u8]]; 2], u64); 8] = [
+        let cases: [(&str, [Ids<'_>; 2], u64); 8] = [
             ("none", [&[], &[]], 2),
             ("empty", [&[b""], &[b""]], 2),
             ("an empty one and another", [&[b"", b"a"], &[b"", b"a"]], 2),
