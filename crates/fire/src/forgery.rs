@@ -171,10 +171,11 @@ impl Forgery {
             ("(now >= till or onset ~= 1)", "now >= till"),
         ];
         let in_time = "return not is_before(quota.wait, 0, charge.wait, charge.wait_rest)";
+        let takes = "if open and charge.cost > 0 and not charge.is_free then";
         let moves_up = ("if queue.latest > now then", "if false then");
         let words: Vec<(_, &str)> = match self {
             Self::TakeInPart => vec![(
-                "if open and charge.cost > 0 then",
+                takes,
                 "if charge.cost > 0 and charge.rule.passes(states[i], charge) then",
             )],
             Self::SkipShadow => vec![("charge.mode == SHADOW and", "false and")],
@@ -238,7 +239,7 @@ impl Forgery {
             Self::BanNeverDoubles => vec![("min(2 * length, terms.longest)", "length")],
             Self::BannedCharged => {
                 let takes = (
-                    "if open and charge.cost > 0 then",
+                    takes,
                     "if (open or is_banned and charge.rule.passes(states[i], charge)) and charge.cost > 0 then",
                 );
                 [&on_longest_path[..], &[takes]].concat()
