@@ -553,8 +553,8 @@ impl Quota {
     /// # Errors
     ///
     /// If the period is zero, not a whole number of microseconds, above [`MAX_WARM_UP`](crate::MAX_WARM_UP) or too short for one
-    /// request, if a cold burst takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN) to refill, if the algorithm is not
-    /// [`Gcra`](Algorithm::Gcra), or if requests [wait](Self::wait_up_to) for their turn.
+    /// request, if more than one unit drains in a microsecond, if a cold burst takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN)
+    /// to refill, if the algorithm is not [`Gcra`](Algorithm::Gcra), or if requests [wait](Self::wait_up_to) for their turn.
     pub const fn try_warm_up(self, warm_up: Duration) -> Result<Self, QuotaError> {
         let factor = match self.warm_up_figures() {
             Some((_, factor)) => factor as u64,
@@ -1285,6 +1285,10 @@ mod tests {
             (
                 quota.try_warm_up(Duration::from_micros(199_999)),
                 "a warm-up of 199.999ms is over before one request has passed at this rate",
+            ),
+            (
+                Quota::new(1_000_001, second).try_warm_up(second),
+                "more than one unit in a microsecond: warm-ups are counted in microseconds",
             ),
             (
                 quota.warm_up(second).try_cold_factor(20),

@@ -94,6 +94,8 @@ pub enum QuotaError {
         /// The period that was asked for.
         warm_up: Duration,
     },
+    /// A unit drains in less than a microsecond, in which warm-ups are counted.
+    WarmUpOfFastRate,
     /// Only [`Gcra`](crate::Algorithm::Gcra) warms up.
     WarmUpOfWindow,
     /// Requests cannot wait for their turn under a quota that warms up.
@@ -187,6 +189,9 @@ impl QuotaError {
             Self::WarmUpTooShort { .. } => {
                 "the warm-up is over before one request has passed at this rate"
             }
+            Self::WarmUpOfFastRate => {
+                "more than one unit in a microsecond: warm-ups are counted in microseconds"
+            }
             Self::WarmUpOfWindow => "a window, a log or a refill does not warm up: use gcra",
             Self::WaitOfWarmUp => {
                 "requests cannot wait for their turn under a quota that warms up: leave out one of them"
@@ -223,6 +228,7 @@ impl fmt::Display for QuotaError {
             | Self::ZeroWait
             | Self::WaitOfWindow
             | Self::ZeroWarmUp
+            | Self::WarmUpOfFastRate
             | Self::WarmUpOfWindow
             | Self::WaitOfWarmUp
             | Self::ColdFactorAlone

@@ -82,9 +82,13 @@ impl Gcra {
         if warm_us == 0 {
             return Err(QuotaError::ZeroWarmUp);
         }
-        // A state may lie ahead by eight budgets, each of which was cold.
-        let drain_us = self.burst as u128 * self.units.get() as u128 / self.denominator as u128;
-        if drain_us * factor as u128 > MAX_DRAIN.as_micros() {
+        if self.units.get() < self.denominator as u64 {
+            return Err(QuotaError::WarmUpOfFastRate);
+        }
+        // A state may lie ahead by eight budgets, each of which was cold. A part of a microsecond counts as often as the factor.
+        let drain_us = (self.burst as u128 * self.units.get() as u128 * factor as u128)
+            .div_ceil(self.denominator as u128);
+        if drain_us > MAX_DRAIN.as_micros() {
             return Err(QuotaError::DrainTooLong { burst: self.burst });
         }
         #[expect(
@@ -94,7 +98,7 @@ impl Gcra {
         let rule = Self {
             span_us: warm_us as u32,
             width: Width::Warms(factor as u8),
-            ..self.reaching(drain_us * factor as u128)
+            ..self.reaching(drain_us)
         };
         match rule.curve() {
             Some(curve) if curve.each <= curve.step * curve.steps => Ok(rule),
