@@ -135,7 +135,7 @@ fn families_that_warm_up() -> Vec<Vec<Quota>> {
             gcra(7, second, 5).wait_up_to(us(3 * second)),
         ],
         vec![
-            gcra(3, 1, 30).warm_up(us(100)),
+            gcra(3, 4, 30).warm_up(us(100)),
             gcra(1_000_003, DAY_US, 9)
                 .warm_up(us(3_600 * second))
                 .cold_factor(100),
