@@ -51,7 +51,7 @@ impl Orders {
         self.ask_in(subject, id, Mode::Enforce).await
     }
 
-    /// What is left after an admitted request with this id.
+    /// The rest after an admitted request with this id.
     async fn left(&self, subject: &dyn Subject, id: &str) -> u64 {
         let decision = self.ask(subject, id).await;
         assert!(decision.is_admitted());

@@ -48,10 +48,10 @@ fn per_day(limit: u64) -> Quota {
     Quota::per_day(limit)
 }
 
-/// What becomes of a budget.
+/// The fate of a budget.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
-    /// What was used stays used.
+    /// Used units stay used.
     Kept,
     /// One full new budget at most.
     Fresh,
@@ -170,7 +170,7 @@ impl Ear {
             return;
         }
         let asked = (verdict.limit(), event.is_enforced());
-        // What another quota of the policy denies was not taken.
+        // A denial by another quota of the policy takes nothing.
         let is_denied = verdict.taken() == 0;
         let wait = verdict.retry_after().unwrap_or_default();
         heard.longest_wait = heard.longest_wait.max(wait);

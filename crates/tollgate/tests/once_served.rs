@@ -65,7 +65,7 @@ async fn order(served: Served, caller: &str, ids: &[&[u8]]) -> Whole {
     response
 }
 
-/// What is left, as the answer says.
+/// The rest, as the answer says.
 fn left(response: &Whole) -> u64 {
     let field = response.headers()["ratelimit"].to_str().unwrap();
     let remaining = field.split(';').find_map(|part| part.strip_prefix("r="));
