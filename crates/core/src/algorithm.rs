@@ -531,6 +531,42 @@ impl Rule {
         }
     }
 
+    /// This rule, if it is GCRA.
+    #[inline]
+    pub(crate) const fn as_gcra(&self) -> Option<&Gcra> {
+        match self {
+            Self::Gcra(rule) => Some(rule),
+            Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::RollingWindow(_)
+            | Self::SlidingLog(_)
+            | Self::IntervalRefill(_)
+            | Self::Calendar(_)
+            | Self::Held(_)
+            | Self::Ban(_)
+            | Self::Once(_) => None,
+        }
+    }
+
+    /// The longest time that a charge waits for its turn; `None` if none waits.
+    #[inline]
+    pub(crate) const fn wait_us(&self) -> Option<u32> {
+        match self {
+            Self::Gcra(rule) if rule.waits() => Some(rule.wait_us()),
+            Self::Held(rule) if rule.wait_us > 0 => Some(rule.wait_us),
+            Self::Gcra(_)
+            | Self::Held(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::RollingWindow(_)
+            | Self::SlidingLog(_)
+            | Self::IntervalRefill(_)
+            | Self::Calendar(_)
+            | Self::Ban(_)
+            | Self::Once(_) => None,
+        }
+    }
+
     #[inline]
     fn reads(&self, state: &State) -> bool {
         match self {

@@ -1,16 +1,19 @@
 //! Quotas: how much, per how long, by which algorithm.
 
 pub(crate) mod text;
+mod waits;
+mod warm_ups;
 
 use std::fmt;
 use std::time::Duration;
 
+use self::waits::saturating_micros;
 use crate::Calendar;
 use crate::algorithm::{
     Algorithm, CalendarWindow, FixedWindow, Gcra, Held, IntervalRefill, OnceRule, Onset, Penalty,
     RollingWindow, Rule, SlidingLog, SlidingWindow, State, Unit,
 };
-use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD, MAX_WAIT, MAX_WARM_UP};
+use crate::bounds::{MAX_BUCKETS, MAX_LIMIT, MAX_LOG_LIMIT, MAX_PERIOD};
 use crate::quota_error::QuotaError;
 
 /// A limit: how much, per how long, by which algorithm.
@@ -304,16 +307,9 @@ impl Quota {
     /// [`IntervalRefill`](Algorithm::IntervalRefill): a window's budget is its limit.
     pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
         match self.rule {
-            Rule::Gcra(_) | Rule::IntervalRefill(_) => {}
-            Rule::Held(_) => return Err(QuotaError::NoPeriod),
-            Rule::Ban(_) | Rule::Once(_) => return Err(QuotaError::QuotaOfBan),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::Calendar(_) => return Err(QuotaError::BurstOfWindow { burst }),
+            Rule::Gcra(_) | Rule::IntervalRefill(_) => self.with_burst(burst),
+            _ => Err(self.refusal(QuotaError::BurstOfWindow { burst })),
         }
-        self.with_burst(burst)
     }
 
     /// This limit and period as a bucket that holds `burst`, and is refilled in intervals if it was before.
@@ -324,35 +320,45 @@ impl Quota {
         if burst > MAX_LIMIT {
             return Err(QuotaError::LimitTooLarge { limit: burst });
         }
-        let (wait_us, warm_up) = match &self.rule {
-            Rule::Gcra(rule) => (rule.wait_us(), rule.warm_up()),
-            Rule::IntervalRefill(rule) => {
-                let offset_us = rule.offset_us();
-                return match IntervalRefill::new(rule.limit(), self.period_us, offset_us, burst) {
-                    Ok(rule) => Ok(Self {
-                        limit: burst,
-                        rule: Rule::IntervalRefill(rule),
-                        ..self
-                    }),
-                    Err(error) => Err(error),
-                };
-            }
-            Rule::FixedWindow(_)
+        if let Rule::IntervalRefill(rule) = &self.rule {
+            let offset_us = rule.offset_us();
+            return match IntervalRefill::new(rule.limit(), self.period_us, offset_us, burst) {
+                Ok(rule) => Ok(Self {
+                    limit: burst,
+                    rule: Rule::IntervalRefill(rule),
+                    ..self
+                }),
+                Err(error) => Err(error),
+            };
+        }
+        let wait_us = saturating_micros(self.longest_wait());
+        match Gcra::new(self.limit, self.period_us, burst) {
+            Ok(rule) => self
+                .by_gcra(rule)
+                .with_extras(wait_us, self.warm_up_figures()),
+            Err(error) => Err(error),
+        }
+    }
+
+    const fn by_gcra(self, rule: Gcra) -> Self {
+        Self {
+            rule: Rule::Gcra(rule),
+            ..self
+        }
+    }
+
+    /// The reason why this quota has no burst, wait or warm-up: `of_window`, if a window or a log is the reason.
+    const fn refusal(&self, of_window: QuotaError) -> QuotaError {
+        match &self.rule {
+            Rule::Held(_) => QuotaError::NoPeriod,
+            Rule::Ban(_) | Rule::Once(_) => QuotaError::QuotaOfBan,
+            Rule::Gcra(_)
+            | Rule::FixedWindow(_)
             | Rule::SlidingWindow(_)
             | Rule::RollingWindow(_)
             | Rule::SlidingLog(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => (0, None),
-        };
-        match Gcra::new(self.limit, self.period_us, burst) {
-            Ok(rule) => Self {
-                rule: Rule::Gcra(rule),
-                ..self
-            }
-            .with_extras(wait_us, warm_up),
-            Err(error) => Err(error),
+            | Rule::IntervalRefill(_)
+            | Rule::Calendar(_) => of_window,
         }
     }
 
@@ -365,54 +371,6 @@ impl Quota {
         match warm_up {
             None => self.with_wait(wait_us),
             Some((warm_us, factor)) => self.with_warm_up(warm_us as u64, factor as u64),
-        }
-    }
-
-    /// This quota that warms up.
-    const fn with_warm_up(self, warm_us: u64, factor: u64) -> Result<Self, QuotaError> {
-        match &self.rule {
-            Rule::Gcra(rule) => match rule.warming(warm_us, factor) {
-                Ok(rule) => Ok(Self {
-                    rule: Rule::Gcra(rule),
-                    ..self
-                }),
-                Err(error) => Err(error),
-            },
-            Rule::Held(_) => Err(QuotaError::NoPeriod),
-            Rule::Ban(_) | Rule::Once(_) => Err(QuotaError::QuotaOfBan),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_) => Err(QuotaError::WarmUpOfWindow),
-        }
-    }
-
-    /// This quota with this wait, or without one if it is 0.
-    const fn with_wait(self, wait_us: u32) -> Result<Self, QuotaError> {
-        if wait_us == 0 {
-            return Ok(self);
-        }
-        match &self.rule {
-            Rule::Gcra(rule) => match rule.waiting(wait_us) {
-                Ok(rule) => Ok(Self {
-                    rule: Rule::Gcra(rule),
-                    ..self
-                }),
-                Err(error) => Err(error),
-            },
-            Rule::Held(rule) => Ok(Self {
-                rule: Rule::Held(Held { wait_us, ..*rule }),
-                ..self
-            }),
-            Rule::Ban(_) | Rule::Once(_) => Err(QuotaError::QuotaOfBan),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_) => Err(QuotaError::WaitOfWindow),
         }
     }
 
@@ -446,272 +404,6 @@ impl Quota {
             }
             .with_extras(wait_us, warm_up),
             Err(error) => Err(error),
-        }
-    }
-
-    /// This quota, whose requests may wait up to `wait` for their turn instead of being refused at once: a queue, served in the
-    /// order in which the requests were decided.
-    ///
-    /// The burst passes at once, and each request beyond it when its turn comes: `per_second(10).burst(1)` spaces requests
-    /// 100 ms apart. A request whose turn is further away than `wait` is refused.
-    ///
-    /// A request that leaves before its turn gives it back, and the next that fits gets it; no waiting request passes earlier
-    /// for that. While one waits, a request that has passed and costs less than announced gives nothing back.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// const SMOOTH: Quota = Quota::per_second(10).burst(1).wait_up_to(Duration::from_secs(2));
-    /// assert_eq!("10/s burst 1 wait 2s".parse(), Ok(SMOOTH));
-    /// assert_eq!(SMOOTH.longest_wait(), Duration::from_secs(2));
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// While it is built, if the result is invalid: see [`try_wait_up_to`](Self::try_wait_up_to).
-    #[must_use]
-    #[track_caller]
-    pub const fn wait_up_to(self, wait: Duration) -> Self {
-        built(self.try_wait_up_to(wait))
-    }
-
-    /// This quota, whose requests may [wait](Self::wait_up_to).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{Algorithm, Quota, QuotaError};
-    ///
-    /// let window = Quota::per_second(10).using(Algorithm::SlidingWindow);
-    /// assert_eq!(window.try_wait_up_to(Duration::from_secs(1)), Err(QuotaError::WaitOfWindow));
-    /// // 1,000 intervals of 100 ms.
-    /// assert!(Quota::per_second(10).try_wait_up_to(Duration::from_secs(100)).is_ok());
-    /// assert!(Quota::per_second(10).try_wait_up_to(Duration::from_secs(101)).is_err());
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the wait is less than a microsecond, above [`MAX_WAIT`](crate::MAX_WAIT) or
-    /// [`MAX_WAIT_INTERVALS`](crate::MAX_WAIT_INTERVALS), or if the algorithm is not [`Gcra`](Algorithm::Gcra): all others give
-    /// requests no turns.
-    pub const fn try_wait_up_to(self, wait: Duration) -> Result<Self, QuotaError> {
-        if wait.as_micros() == 0 {
-            return Err(QuotaError::ZeroWait);
-        }
-        if wait.as_micros() > MAX_WAIT.as_micros() {
-            return Err(QuotaError::WaitTooLong { wait });
-        }
-        self.with_wait(saturating_micros(wait))
-    }
-
-    /// This quota, which grows cold while it is not used, and then costs more until it has warmed up: for a service whose caches
-    /// are empty after a start or a pause.
-    ///
-    /// A cold budget refills at a third of its rate, or at another part of it if [`cold_factor`](Self::cold_factor) is set. Under
-    /// full load the rate rises evenly, and after `warm_up` it is the quota's own. A key that was never seen is cold; one that is
-    /// not used for `warm_up` is cold again; one that uses a half of its rate or more becomes and stays warm (with a cold factor
-    /// of 3). Nothing passes that would not pass without a warm-up.
-    ///
-    /// The burst stays as it is: `per_second(100)` lets a quiet caller spend 100 at once, warm or cold, at up to three times the
-    /// time to refill. A burst of 1 spaces all requests, as Guava's `RateLimiter.create(100, 10, SECONDS)` does: every 30 ms at
-    /// first, and every 10 ms after ten seconds. All of Guava's figures are the same: the permits that it stores while it is idle,
-    /// their prices, and the times. Other than Guava, a request that does not fit is refused with the exact time of its turn, and a
-    /// request of several units needs a burst of as many.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// const GENTLE: Quota = Quota::per_second(100).burst(1).warm_up(Duration::from_secs(10));
-    /// assert_eq!("100/s burst 1 warm up 10s".parse(), Ok(GENTLE));
-    /// assert_eq!(GENTLE.warm_up_period(), Duration::from_secs(10));
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// While it is built, if the result is invalid: see [`try_warm_up`](Self::try_warm_up).
-    #[must_use]
-    #[track_caller]
-    pub const fn warm_up(self, warm_up: Duration) -> Self {
-        built(self.try_warm_up(warm_up))
-    }
-
-    /// This quota, which [warms up](Self::warm_up).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{Algorithm, Quota, QuotaError};
-    ///
-    /// let second = Duration::from_secs(1);
-    /// let quota = Quota::per_second(10);
-    /// assert_eq!(quota.try_warm_up(Duration::ZERO), Err(QuotaError::ZeroWarmUp));
-    /// let window = quota.using(Algorithm::SlidingWindow);
-    /// assert_eq!(window.try_warm_up(second), Err(QuotaError::WarmUpOfWindow));
-    /// assert_eq!(quota.wait_up_to(second).try_warm_up(second), Err(QuotaError::WaitOfWarmUp));
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the period is zero, not a whole number of microseconds, above [`MAX_WARM_UP`](crate::MAX_WARM_UP) or too short for one
-    /// request, if more than one unit drains in a microsecond, if a cold burst takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN)
-    /// to refill, if the algorithm is not [`Gcra`](Algorithm::Gcra), or if requests [wait](Self::wait_up_to) for their turn.
-    pub const fn try_warm_up(self, warm_up: Duration) -> Result<Self, QuotaError> {
-        let factor = match self.warm_up_figures() {
-            Some((_, factor)) => factor as u64,
-            None => USUAL_COLD_FACTOR,
-        };
-        self.warming_up(warm_up, factor)
-    }
-
-    const fn warming_up(self, warm_up: Duration, factor: u64) -> Result<Self, QuotaError> {
-        if warm_up.as_micros() > MAX_WARM_UP.as_micros() {
-            return Err(QuotaError::WarmUpTooLong { warm_up });
-        }
-        match whole_micros(warm_up) {
-            Some(warm_us) => self.with_warm_up(warm_us, factor),
-            None => Err(QuotaError::PeriodNotWhole { period: warm_up }),
-        }
-    }
-
-    /// This quota, of which a unit costs `factor` times as much while it is cold: 3 unless it is set, as in Guava.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// let quota = Quota::per_second(100).warm_up(Duration::from_secs(10)).cold_factor(5);
-    /// assert_eq!(quota.to_string(), "100/s warm up 10s cold factor 5");
-    /// assert_eq!(quota.price_when_cold(), 5);
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// While it is built, if the result is invalid: see [`try_cold_factor`](Self::try_cold_factor).
-    #[must_use]
-    #[track_caller]
-    pub const fn cold_factor(self, factor: u64) -> Self {
-        built(self.try_cold_factor(factor))
-    }
-
-    /// This quota with another [cold factor](Self::cold_factor).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::{Quota, QuotaError};
-    ///
-    /// let quota = Quota::per_second(100);
-    /// assert_eq!(quota.try_cold_factor(5), Err(QuotaError::ColdFactorAlone));
-    /// let gentle = quota.warm_up(Duration::from_secs(10));
-    /// assert_eq!(gentle.try_cold_factor(1), Err(QuotaError::ColdFactor { factor: 1 }));
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the factor is not between 2 and [`MAX_COLD_FACTOR`](crate::MAX_COLD_FACTOR), if the quota does not warm up, or if its
-    /// period is too short for one request at this price.
-    pub const fn try_cold_factor(self, factor: u64) -> Result<Self, QuotaError> {
-        match self.warm_up_figures() {
-            Some((warm_us, _)) => self.with_warm_up(warm_us as u64, factor),
-            None => Err(QuotaError::ColdFactorAlone),
-        }
-    }
-
-    /// The time in which it [warms up](Self::warm_up). Zero if it does not.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// assert_eq!(Quota::per_second(10).warm_up_period(), Duration::ZERO);
-    /// ```
-    #[must_use]
-    pub const fn warm_up_period(&self) -> Duration {
-        match self.warm_up_figures() {
-            Some((warm_us, _)) => Duration::from_micros(warm_us as u64),
-            None => Duration::ZERO,
-        }
-    }
-
-    /// The number of times as much that a unit costs while it is [cold](Self::cold_factor). 1 if the quota does not warm up.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// let quota = Quota::per_second(10);
-    /// assert_eq!(quota.price_when_cold(), 1);
-    /// assert_eq!(quota.warm_up(Duration::from_secs(10)).price_when_cold(), 3);
-    /// ```
-    #[must_use]
-    pub const fn price_when_cold(&self) -> u64 {
-        match self.warm_up_figures() {
-            Some((_, factor)) => factor as u64,
-            None => 1,
-        }
-    }
-
-    const fn warm_up_figures(&self) -> Option<(u32, u8)> {
-        match &self.rule {
-            Rule::Gcra(rule) => rule.warm_up(),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => None,
-        }
-    }
-
-    /// The figures of a charge under a quota that warms up: the idle time that it spends in 2^-20 µs, the width of a step of the
-    /// cold part likewise, the number of its steps, and the surcharge for all of that part in µs. For backends.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn warmth(&self, cost: u64) -> Option<[u64; 4]> {
-        match &self.rule {
-            Rule::Gcra(rule) => rule.warmth(cost),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => None,
-        }
-    }
-
-    /// This quota for one request that waits at most `most`, because its caller goes away then. A wait is never made longer,
-    /// and a quota without one gets none.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// let quota = Quota::per_second(10).wait_up_to(Duration::from_secs(2));
-    /// let second = Duration::from_secs(1);
-    /// assert_eq!(quota.waiting_at_most(second).longest_wait(), second);
-    /// assert_eq!(quota.waiting_at_most(second * 3), quota);
-    /// ```
-    #[must_use]
-    pub const fn waiting_at_most(self, most: Duration) -> Self {
-        match self.rule {
-            Rule::Gcra(rule) => Self {
-                rule: Rule::Gcra(rule.waiting_at_most(saturating_micros(most))),
-                ..self
-            },
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => self,
         }
     }
 
@@ -778,72 +470,14 @@ impl Quota {
         }
     }
 
-    /// The longest time that a request may wait for its turn. Zero if a request that does not fit is refused at once.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// assert_eq!(Quota::per_second(10).longest_wait(), Duration::ZERO);
-    /// ```
-    #[must_use]
-    pub const fn longest_wait(&self) -> Duration {
-        match &self.rule {
-            Rule::Gcra(rule) => Duration::from_micros(rule.wait_us() as u64),
-            Rule::Held(rule) => Duration::from_micros(rule.wait_us as u64),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => Duration::ZERO,
-        }
-    }
-
-    /// Says whether requests may wait under this quota, be it for no time at all at this moment.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::Quota;
-    ///
-    /// let quota = Quota::per_second(10).wait_up_to(Duration::from_secs(2));
-    /// assert!(quota.waits() && quota.waiting_at_most(Duration::ZERO).waits());
-    /// ```
-    #[must_use]
-    #[inline]
-    pub const fn waits(&self) -> bool {
-        match &self.rule {
-            Rule::Gcra(rule) => rule.waits(),
-            Rule::Held(rule) => rule.wait_us > 0,
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => false,
-        }
-    }
-
     /// The furthest that a state of this quota may lie ahead, as its states [tell](crate::Snapshot) it: 2^n µs and the
     /// thirty-seconds of that more, eight times. For backends.
     #[doc(hidden)]
     #[must_use]
     pub const fn reach(&self) -> Option<(u8, u8)> {
-        match &self.rule {
-            Rule::Gcra(rule) => Some((rule.reach().exponent(), rule.reach().thirty_seconds())),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => None,
+        match self.rule.as_gcra() {
+            Some(rule) => Some((rule.reach().exponent(), rule.reach().thirty_seconds())),
+            None => None,
         }
     }
 
@@ -884,15 +518,7 @@ impl Quota {
     pub const fn limit(&self) -> u64 {
         match &self.rule {
             Rule::IntervalRefill(rule) => rule.limit(),
-            Rule::Gcra(_)
-            | Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => self.limit,
+            _ => self.limit,
         }
     }
 
@@ -951,17 +577,9 @@ impl Quota {
     #[must_use]
     #[inline]
     pub const fn capacity(&self) -> u64 {
-        match &self.rule {
-            Rule::Gcra(rule) => rule.burst,
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => self.limit,
+        match self.rule.as_gcra() {
+            Some(rule) => rule.burst,
+            None => self.limit,
         }
     }
 
@@ -996,9 +614,6 @@ impl fmt::Debug for Quota {
         write!(f, "Quota({self})")
     }
 }
-
-/// The price of a cold unit unless another is set: Guava's.
-const USUAL_COLD_FACTOR: u64 = 3;
 
 const fn rule(limit: u64, period_us: u64, algorithm: Algorithm) -> Result<Rule, QuotaError> {
     // The period of a limit on how many at once, which no other algorithm can decide.
@@ -1064,17 +679,6 @@ const fn built(quota: Result<Quota, QuotaError>) -> Quota {
     }
 }
 
-/// This time in microseconds, rounded down; the most that there is if it is more. No wait is so long.
-const fn saturating_micros(duration: Duration) -> u32 {
-    let micros = duration.as_micros();
-    if micros > u32::MAX as u128 {
-        return u32::MAX;
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "just checked")]
-    let micros = micros as u32;
-    micros
-}
-
 pub(crate) const fn whole_micros(duration: Duration) -> Option<u64> {
     let micros = duration.as_micros();
     if duration.subsec_nanos().is_multiple_of(1000) && micros <= u64::MAX as u128 {
@@ -1085,271 +689,4 @@ pub(crate) const fn whole_micros(duration: Duration) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Concurrent;
-
-    #[test]
-    fn literals_are_const() {
-        const QUOTA: Quota = Quota::per_second(7).burst(3);
-        assert_eq!(
-            (QUOTA.limit(), QUOTA.capacity(), QUOTA.period()),
-            (7, 3, Duration::from_secs(1))
-        );
-    }
-
-    #[test]
-    #[should_panic(expected = "a limit of 0 admits nothing")]
-    fn a_literal_that_is_nonsense_panics_while_it_is_built() {
-        let _ = Quota::per_second(0);
-    }
-
-    #[test]
-    fn a_quota_that_keeps_units_for_others_differs_in_its_capacity_alone() {
-        let wait = Duration::from_secs(2);
-        let offset = Duration::from_secs(20);
-        let minute = |limit| Quota::per_minute(limit);
-        let alike =
-            |algorithm: Algorithm| (minute(100).using(algorithm), minute(70).using(algorithm));
-        let cases = [
-            (minute(100), minute(100).burst(70)),
-            (minute(5).burst(100), minute(5).burst(70)),
-            alike(Algorithm::FixedWindow { offset }),
-            alike(Algorithm::SlidingWindow),
-            alike(Algorithm::RollingWindow { buckets: 6 }),
-            alike(Algorithm::SlidingLog),
-            (
-                minute(100).using(Algorithm::IntervalRefill { offset }),
-                minute(100)
-                    .using(Algorithm::IntervalRefill { offset })
-                    .burst(70),
-            ),
-            (
-                minute(100).warm_up(wait).cold_factor(4),
-                minute(100).burst(70).warm_up(wait).cold_factor(4),
-            ),
-            (
-                Concurrent::at_most(100).into(),
-                Concurrent::at_most(70).into(),
-            ),
-            (
-                Concurrent::at_most(100).wait_up_to(wait).into(),
-                Concurrent::at_most(70).wait_up_to(wait).into(),
-            ),
-        ];
-        for (whole, expected) in cases {
-            assert_eq!(whole.keeping(30), expected, "{whole}");
-            assert_eq!(whole.keeping(30).unit(), whole.unit());
-            assert_eq!(whole.keeping(0), whole);
-            assert!(whole.try_keeping(99).is_ok() && whole.try_keeping(100).is_err());
-        }
-    }
-
-    #[test]
-    fn ordinary_and_awkward_rates_are_exact() {
-        for (limit, secs) in [
-            (7, 1),
-            (999_983, 86_400),
-            (1_000_000, 86_400),
-            (300_000, 1),
-            (1, 31_536_000),
-        ] {
-            Quota::try_new(limit, Duration::from_secs(secs)).unwrap();
-        }
-        // It could not be exact as a rate; two counters can.
-        let tebibyte = Quota::try_with(
-            1 << 40,
-            Duration::from_secs(86_400),
-            Algorithm::SlidingWindow,
-        );
-        assert_eq!(
-            "1099511627776/day sliding-window".parse::<Quota>().ok(),
-            tebibyte.ok()
-        );
-        assert!(Quota::try_new((1 << 40) - 87, Duration::from_secs(1)).is_err());
-        // A gibibyte per second, in bytes, and a prime about a billion.
-        Quota::try_new(1 << 30, Duration::from_secs(1)).unwrap();
-        Quota::try_new(1_000_000_007, Duration::from_secs(1)).unwrap();
-    }
-
-    #[test]
-    fn nonsense_is_refused_with_a_sentence() {
-        let second = Duration::from_secs(1);
-        let quota = Quota::per_second(10);
-        let refilled = |limit| {
-            let offset = Duration::ZERO;
-            Quota::per_day(limit).using(Algorithm::IntervalRefill { offset })
-        };
-        assert!(refilled(1).try_burst(3_660).is_ok() && refilled(2).try_burst(7_320).is_ok());
-        let cases = [
-            (Quota::try_new(0, second), "a limit of 0 admits nothing"),
-            (
-                Quota::try_new(1, Duration::ZERO),
-                "a period of 0 has no rate",
-            ),
-            (
-                Quota::try_new(MAX_LIMIT + 1, second),
-                "1099511627777 is above the largest limit",
-            ),
-            (
-                Quota::try_new(1, MAX_PERIOD + second),
-                "longer than 366 days",
-            ),
-            (
-                Quota::try_new(1, Duration::from_nanos(1500)),
-                "1.5µs is not a whole number of microseconds",
-            ),
-            (Quota::try_new((1 << 40) - 87, second), "cannot be exact"),
-            (quota.try_burst(0), "a burst of 0 admits nothing"),
-            (quota.try_burst(MAX_LIMIT + 1), "above the largest limit"),
-            (
-                Quota::per_day(1).try_burst(100_000),
-                "longer than ten years to refill",
-            ),
-            (
-                quota.using(Algorithm::SlidingWindow).try_burst(5),
-                "a burst of 5 has no meaning",
-            ),
-            (
-                quota.try_using(Algorithm::FixedWindow { offset: second }),
-                "the offset 1s",
-            ),
-            (
-                quota.try_using(Algorithm::IntervalRefill { offset: second }),
-                "the offset 1s",
-            ),
-            (refilled(10).try_burst(0), "a burst of 0 admits nothing"),
-            (
-                refilled(10).try_burst(MAX_LIMIT + 1),
-                "above the largest limit",
-            ),
-            // 3,660 days of whole refills are the most.
-            (
-                refilled(1).try_burst(3_661),
-                "a burst of 3661 takes longer than ten years to refill",
-            ),
-            (
-                refilled(2).try_burst(7_321),
-                "a burst of 7321 takes longer than ten years to refill",
-            ),
-            (refilled(1).try_wait_up_to(second), "requests cannot wait"),
-            (
-                quota.try_using(Algorithm::RollingWindow { buckets: 1 }),
-                "1 buckets",
-            ),
-            (
-                quota.try_using(Algorithm::RollingWindow { buckets: 129 }),
-                "129 buckets",
-            ),
-            (
-                quota.try_using(Algorithm::RollingWindow { buckets: 3 }),
-                "3 buckets",
-            ),
-            (
-                quota.try_using(Algorithm::Concurrent),
-                "a limit on how many at once has no period",
-            ),
-            (
-                Quota::from(Concurrent::at_most(5)).try_burst(3),
-                "a limit on how many at once has no period",
-            ),
-            (
-                Quota::from(Concurrent::at_most(5)).try_using(Algorithm::Gcra),
-                "a limit on how many at once has no period",
-            ),
-            (
-                quota.try_keeping(10),
-                "10 kept of a full budget of 10: nothing ever passes",
-            ),
-            (
-                quota.wait_up_to(second).try_keeping(1),
-                "a line of turns has no classes",
-            ),
-            (
-                quota.try_warm_up(Duration::ZERO),
-                "a warm-up of 0 has no effect: leave it out",
-            ),
-            (
-                quota.try_warm_up(Duration::from_nanos(1500)),
-                "1.5µs is not a whole number of microseconds",
-            ),
-            (
-                quota.try_warm_up(MAX_WARM_UP + Duration::from_micros(1)),
-                "a warm-up of 3600.000001s is longer than an hour",
-            ),
-            (
-                quota.try_warm_up(Duration::MAX),
-                "a warm-up of 18446744073709551615.999999999s is longer than an hour",
-            ),
-            // A cold unit takes 300 ms, and a warm one 100.
-            (
-                quota.try_warm_up(Duration::from_micros(199_999)),
-                "a warm-up of 199.999ms is over before one request has passed at this rate",
-            ),
-            (
-                Quota::new(1_000_001, second).try_warm_up(second),
-                "more than one unit in a microsecond: warm-ups are counted in microseconds",
-            ),
-            (
-                quota.warm_up(second).try_cold_factor(20),
-                "a warm-up of 1s is over before one request has passed at this rate",
-            ),
-            (
-                quota.using(Algorithm::SlidingLog).try_warm_up(second),
-                "a window, a log or a refill does not warm up: use gcra",
-            ),
-            (
-                quota.warm_up(second).try_using(Algorithm::SlidingLog),
-                "a window, a log or a refill does not warm up: use gcra",
-            ),
-            (
-                quota.wait_up_to(second).try_warm_up(second),
-                "requests cannot wait for their turn under a quota that warms up",
-            ),
-            (
-                quota.warm_up(second).try_wait_up_to(second),
-                "requests cannot wait for their turn under a quota that warms up",
-            ),
-            (
-                Quota::from(Concurrent::at_most(5)).try_warm_up(second),
-                "a limit on how many at once has no period",
-            ),
-            (
-                quota.try_cold_factor(3),
-                "a cold factor has no meaning without a warm-up",
-            ),
-            (
-                quota.warm_up(second).try_cold_factor(0),
-                "a cold factor of 0 is not between 2 and 100",
-            ),
-            (
-                quota.warm_up(second).try_cold_factor(1),
-                "a cold factor of 1 is not between 2 and 100",
-            ),
-            (
-                quota.warm_up(second).try_cold_factor(101),
-                "a cold factor of 101 is not between 2 and 100",
-            ),
-            (
-                quota.warm_up(second).try_burst(0),
-                "a burst of 0 admits nothing",
-            ),
-            // Three times ten years and a little.
-            (
-                Quota::per_day(100).burst(122_100).try_warm_up(MAX_WARM_UP),
-                "a burst of 122100 takes longer than ten years to refill",
-            ),
-            (
-                Quota::per_day(1025).try_using(Algorithm::SlidingLog),
-                "a log of 1025 entries",
-            ),
-        ];
-        for (result, expected) in cases {
-            let message = result.unwrap_err().to_string();
-            assert!(
-                message.contains(expected),
-                "{message:?} does not say {expected:?}"
-            );
-        }
-    }
-}
+mod tests;

@@ -6,7 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Quota, USUAL_COLD_FACTOR};
+use super::Quota;
+use super::warm_ups::USUAL_COLD_FACTOR;
 use crate::calendar::is_calendar;
 use crate::words::{MOST, Word, Words, number, syntax, words_of};
 use crate::{Algorithm, Calendar, ParseQuotaError};
