@@ -362,7 +362,11 @@ impl Gcra {
         cost: u64,
         take: bool,
     ) -> Option<(Passage, Point, Budget)> {
-        match self.width_for(state) {
+        // Parts of a longer quota's state need more than 64 bits.
+        if state.reach() > self.reach {
+            return None;
+        }
+        match self.width {
             Width::Micros => Some(self.step_in::<Micros>(state, now, cost, take)),
             Width::Narrow => Some(self.narrow_step(state, now, cost, take)),
             Width::Wide | Width::Waits | Width::Warms(_) => None,
@@ -395,23 +399,23 @@ impl Gcra {
         cost: u64,
         take: bool,
     ) -> (Passage, Point, Budget) {
-        let left: P = self.settle(state, now);
-        match self.add(left, cost) {
-            Ok(after) if take && cost > 0 => {
-                let full_at = self.point(now, after);
+        if take && (1..=self.burst).contains(&cost) {
+            let left: P = self.left(state, now);
+            let drain = self.drain(cost);
+            // Compared this way, no sum can overflow: a state may lie as far ahead as its numbers reach.
+            let most = self.drain::<P>(self.burst) - drain;
+            if left <= most {
+                let full_at = self.point(now, left + drain);
                 state.stand_at(full_at, self.mark, self.coarse);
                 state.forget_dead_notes(now);
-                // The cost fits.
-                let room = self.drain::<P>(self.burst) - after;
-                let budget = self.budget_of(room, now, full_at);
-                (Passage::Open, full_at, budget)
-            }
-            closed_or_idle => {
-                let budget = self.budget_at(left, now, self.point(now, left));
-                let passage = closed_or_idle.err().unwrap_or(Passage::Open);
-                (passage, Point::ZERO, budget)
+                let budget = self.budget_of(most - left, now, full_at);
+                return (Passage::Open, full_at, budget);
             }
         }
+        let left: P = self.settle(state, now);
+        let passage = self.add(left, cost).err().unwrap_or(Passage::Open);
+        let budget = self.budget_at(left, now, self.point(now, left));
+        (passage, Point::ZERO, budget)
     }
 }
 
