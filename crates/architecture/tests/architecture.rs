@@ -14,6 +14,7 @@ use tollgate_architecture::{House, Pair, Sources, order};
 const HELD: &[&str] = &[
     "architecture",
     "bench",
+    "cli",
     "conformance",
     "core",
     "fire",

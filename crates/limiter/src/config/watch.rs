@@ -152,6 +152,74 @@ impl ConfigFile {
         Watch(follower)
     }
 
+    /// Reads the file now and builds its limiter, with what `finish` adds to the builder. A conflict between policies is an error
+    /// with its line here, as one in a policy is.
+    ///
+    /// ```
+    /// use tollgate::{MemoryBackend, config};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("limits.toml");
+    /// std::fs::write(&path, "policies = [{ name = 'api', quotas = '10/s' }]")?;
+    /// let mut file = config::watch(&path, |text| toml::from_str(text));
+    /// let limiter = file.start(|builder| builder.backend(MemoryBackend::new()))?;
+    /// assert_eq!(limiter.policies().len(), file.config().policies.len());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load), and if the policies do not go together.
+    pub fn start(
+        &mut self,
+        finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+    ) -> Result<Limiter, ReloadError> {
+        let builder = self.load()?;
+        finish(builder).build().map_err(|error| {
+            let text = self.loaded.text.as_deref().unwrap_or_default();
+            ReloadError::of_text(&self.path, text, error.to_string())
+        })
+    }
+
+    /// The configuration that was loaded last; an empty one before that.
+    ///
+    /// ```
+    /// use tollgate::config;
+    ///
+    /// let file = config::watch("limits.toml", |text| toml::from_str(text));
+    /// assert!(file.config().policies.is_empty());
+    /// ```
+    #[must_use]
+    pub fn config(&self) -> &LimiterConfig {
+        &self.loaded.config
+    }
+
+    /// The words in which the log would tell the change from the limiter that this file has made to the one that another file has
+    /// made. Nothing is changed: this is for looking at a change before it is made.
+    ///
+    /// ```
+    /// use tollgate::config;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (old, new) = (folder.path().join("old.toml"), folder.path().join("new.toml"));
+    /// std::fs::write(&old, "policies = [{ name = 'api', quotas = '10/s' }]")?;
+    /// std::fs::write(&new, "policies = [{ name = 'api', quotas = '10/s', shadow = true }]")?;
+    /// let mut old = config::watch(&old, |text| toml::from_str(text));
+    /// let mut new = config::watch(&new, |text| toml::from_str(text));
+    /// let (before, after) = (old.start(|builder| builder)?, new.start(|builder| builder)?);
+    /// assert_eq!(
+    ///     old.changes_to(&before, &new, &after),
+    ///     ["policy api: enforced → on trial; takes effect at once; callers keep what they have used"]
+    /// );
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn changes_to(&self, before: &Limiter, next: &Self, after: &Limiter) -> Vec<String> {
+        changes(self.config(), next.config(), before, &after.policies())
+    }
+
     fn build(&self, text: &str) -> Result<(LimiterConfig, LimiterBuilder), ReloadError> {
         let wrong = |message: String| ReloadError::of_text(&self.path, text, message);
         let config = (self.read)(text).map_err(wrong)?;

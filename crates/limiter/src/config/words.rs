@@ -1,5 +1,6 @@
 //! Words for operators: the changes between two configurations, and the place of a fault in a file.
 
+use std::borrow::Borrow;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -131,7 +132,7 @@ pub(super) fn changes(
     before: &LimiterConfig,
     after: &LimiterConfig,
     limiter: &Limiter,
-    policies: &[Policy],
+    policies: &[impl Borrow<Policy>],
 ) -> Vec<String> {
     let mut words = Vec::new();
     let named = |config: &LimiterConfig, name: &str| {
@@ -140,7 +141,8 @@ pub(super) fn changes(
     };
     for policy in &after.policies {
         let name = &policy.name;
-        let built = policies.iter().find(|built| built.name() == name);
+        let mut policies = policies.iter().map(Borrow::<Policy>::borrow);
+        let built = policies.find(|built| built.name() == name);
         let texts = built.map(quotas_of).unwrap_or_default();
         match (named(before, name), limiter.policy(name)) {
             (Some(before), Some(running)) => {

@@ -1,0 +1,209 @@
+//! A file of limits, read by the library's own configuration.
+//!
+//! A configuration may name closures and lists that only the service can register. They are replaced by stand-ins here: enough to
+//! say whether the file is valid, and never enough to decide a request.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tollgate::config::{
+    self, ConfigFile, CostConfig, EntryConfig, KeyConfig, LimiterConfig, PolicyConfig, Registry,
+    ReloadError, TierSource,
+};
+use tollgate::key::{self, KeyList};
+use tollgate::{Key, Limiter, LimiterBuilder, NetworkList, Quota, QuotaLookup, Tiers};
+
+/// A file of limits and its limiter.
+pub(crate) struct Limits {
+    file: ConfigFile,
+    limiter: Limiter,
+    registered: Vec<Registered>,
+}
+
+/// A name that the service has to register, since the file cannot say what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Registered {
+    pub(crate) policy: String,
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+}
+
+/// The kind of a registered name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Condition,
+    Cost,
+    Key,
+    KeyList,
+    NetworkList,
+    Outcome,
+    Quotas,
+    Tiers,
+}
+
+impl Kind {
+    /// The kind in words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Condition => "condition",
+            Self::Cost => "cost",
+            Self::Key => "key",
+            Self::KeyList => "list of identities",
+            Self::NetworkList => "list of networks",
+            Self::Outcome => "outcome",
+            Self::Quotas => "lookup of quotas",
+            Self::Tiers => "tiers",
+        }
+    }
+}
+
+impl Limits {
+    /// Reads a file, and builds its limiter with what `finish` adds to it. `adjust` changes the configuration before it is built.
+    pub(crate) fn read(
+        path: &Path,
+        adjust: impl Fn(&mut LimiterConfig) + Send + Sync + 'static,
+        finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+    ) -> Result<Self, ReloadError> {
+        let is_json = path
+            .extension()
+            .is_some_and(|extension| extension == "json");
+        let read = move |text: &str| {
+            let mut config = parse(text, is_json)?;
+            adjust(&mut config);
+            Ok::<_, String>(config)
+        };
+        // A file that cannot be read, or whose content makes no sense, names nothing: its error comes from the reader below.
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let registered = read(&text).map_or_else(|_| Vec::new(), |config| names_in(&config));
+        let mut file = config::watch(path, read).registry(stand_ins(&registered));
+        let limiter = file.start(finish)?;
+        Ok(Self {
+            file,
+            limiter,
+            registered,
+        })
+    }
+
+    pub(crate) fn config(&self) -> &LimiterConfig {
+        self.file.config()
+    }
+
+    pub(crate) fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// The names that the service has to register.
+    pub(crate) fn registered(&self) -> &[Registered] {
+        &self.registered
+    }
+
+    /// The changes if `next` replaces this file, in the words of the service's log.
+    pub(crate) fn changes_to(&self, next: &Self) -> Vec<String> {
+        self.file
+            .changes_to(&self.limiter, &next.file, &next.limiter)
+    }
+}
+
+fn parse(text: &str, is_json: bool) -> Result<LimiterConfig, String> {
+    if is_json {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    } else {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+}
+
+/// Every name that the policies want registered, once for each policy and kind.
+fn names_in(config: &LimiterConfig) -> Vec<Registered> {
+    let mut names = BTreeSet::new();
+    for policy in &config.policies {
+        let mut add = |kind, name: &str| {
+            names.insert(Registered {
+                policy: policy.name.clone(),
+                kind,
+                name: name.to_owned(),
+            });
+        };
+        for name in &policy.when {
+            add(Kind::Condition, name);
+        }
+        if let CostConfig::Registered(name) = &policy.cost {
+            add(Kind::Cost, name);
+        }
+        for key in keys_of(policy) {
+            add_keys(key, &mut add);
+        }
+        let blocked = &policy.block_keys;
+        let lists = [
+            &policy.exempt_keys,
+            &blocked.forbidden,
+            &blocked.too_many_requests,
+        ];
+        for entry in lists.into_iter().flatten() {
+            if let EntryConfig::Registered { registered } = entry {
+                add(Kind::KeyList, registered);
+            }
+        }
+        for entry in &policy.exempt_networks {
+            if let EntryConfig::Registered { registered } = entry {
+                add(Kind::NetworkList, registered);
+            }
+        }
+        let strike_if = policy.ban.as_ref().and_then(|ban| ban.strike_if.as_ref());
+        for name in policy.outcome.iter().chain(strike_if) {
+            add(Kind::Outcome, name);
+        }
+        if let Some(name) = &policy.quotas_by {
+            add(Kind::Quotas, name);
+        }
+        if let Some(tiers) = &policy.tiers
+            && let TierSource::Registered(name) = &tiers.by
+        {
+            add(Kind::Tiers, name);
+        }
+    }
+    names.into_iter().collect()
+}
+
+/// The keys that a policy has, whatever they are for.
+fn keys_of(policy: &PolicyConfig) -> impl Iterator<Item = &KeyConfig> {
+    let of_class = policy.classes.as_ref().map(|classes| &classes.by);
+    let of_id = policy.once.as_ref().and_then(|once| once.by.as_ref());
+    policy.key.iter().chain(of_class).chain(of_id)
+}
+
+fn add_keys(key: &KeyConfig, add: &mut impl FnMut(Kind, &str)) {
+    match key {
+        KeyConfig::ByRegistered(name) => add(Kind::Key, name),
+        KeyConfig::All(parts) => {
+            for part in parts {
+                add_keys(part, add);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Stand-ins with these names.
+fn stand_ins(names: &[Registered]) -> Registry {
+    let mut registry = Registry::new();
+    for Registered { kind, name, .. } in names {
+        registry = match kind {
+            Kind::Condition => registry.register_condition(name, |_| true),
+            Kind::Cost => registry.register_cost(name, |_| 1),
+            Kind::Key => registry.register_key(name, key::from_fn(|_| Some("stand-in"))),
+            Kind::KeyList => registry.register_key_list(name, KeyList::new()),
+            Kind::NetworkList => registry.register_network_list(name, NetworkList::default()),
+            Kind::Outcome => registry.register_count_if(name, |_| true),
+            Kind::Quotas => registry.register_quotas(name, no_quotas()),
+            Kind::Tiers => registry.register_tiers(name, Tiers::by(|_, _| None::<String>)),
+        };
+    }
+    registry
+}
+
+fn no_quotas() -> QuotaLookup {
+    let none = async |_: Key| Ok::<Option<Quota>, std::io::Error>(None);
+    QuotaLookup::new(Duration::from_secs(60), none)
+}

@@ -1,0 +1,119 @@
+//! A policy in words, for a reader who does not know the keys of the configuration.
+
+use tollgate::config::{CostConfig, KeyConfig, PolicyConfig, QuotasConfig};
+use tollgate::{OnFailure, OnMissing};
+
+/// The requests that a policy covers.
+pub(crate) fn covers(policy: &PolicyConfig) -> String {
+    if policy.on_demand {
+        return "only what the service's code charges by the policy's name".to_owned();
+    }
+    let mut paths = policy.routes.clone();
+    paths.extend(policy.grpc.iter().map(|methods| format!("gRPC {methods}")));
+    let methods = policy.methods.join(", ");
+    let mut words = match (methods.is_empty(), paths.is_empty()) {
+        (true, true) => "all requests".to_owned(),
+        (true, false) => paths.join(", "),
+        (false, true) => format!("all {methods} requests"),
+        (false, false) => format!("{methods} {}", paths.join(", ")),
+    };
+    if !policy.hosts.is_empty() {
+        words += &format!(" for {}", policy.hosts.join(", "));
+    }
+    if !policy.when.is_empty() {
+        words += &format!(", if {}", policy.when.join(" and "));
+    }
+    let exempt = policy.exempt_methods.iter().chain(&policy.exempt_routes);
+    let exempt: Vec<_> = exempt.map(String::as_str).collect();
+    if !exempt.is_empty() {
+        words += &format!(", except {}", exempt.join(", "));
+    }
+    if !policy.exempt_networks.is_empty() {
+        words += ", except from exempt networks";
+    }
+    words
+}
+
+/// The identity that has a budget.
+pub(crate) fn payer(policy: &PolicyConfig) -> String {
+    policy
+        .key
+        .as_ref()
+        .map_or_else(|| key(&KeyConfig::ByClientIp), key)
+}
+
+fn key(config: &KeyConfig) -> String {
+    match config {
+        KeyConfig::ByClientIp => "the caller's address".to_owned(),
+        KeyConfig::ByGlobal => "all callers together".to_owned(),
+        KeyConfig::ByHost => "the host".to_owned(),
+        KeyConfig::ByMethod => "the method".to_owned(),
+        KeyConfig::ByMatchedRoute => "the route".to_owned(),
+        KeyConfig::ByBearerToken => "the bearer token".to_owned(),
+        KeyConfig::ByBasicUser => "the user of Basic authorization".to_owned(),
+        KeyConfig::ByHeader(name) => format!("the header {name}"),
+        KeyConfig::ByCookie(name) => format!("the cookie {name}"),
+        KeyConfig::ByQuery(name) => format!("the query parameter {name}"),
+        KeyConfig::ByPathParam(name) => format!("the path parameter {name}"),
+        KeyConfig::ByFormField(name) => format!("the form field {name}"),
+        KeyConfig::ByJsonField(path) => format!("the JSON field {path}"),
+        KeyConfig::ByRegistered(name) => format!("the registered key {name}"),
+        KeyConfig::All(parts) => parts.iter().map(key).collect::<Vec<_>>().join(" and "),
+        _ => "another key".to_owned(),
+    }
+}
+
+/// The quotas, as they are written.
+pub(crate) fn quotas(policy: &PolicyConfig) -> String {
+    let mut words = match &policy.quotas_by {
+        Some(lookup) => format!("what the registered lookup {lookup} says"),
+        None => quotas_as_written(&policy.quotas),
+    };
+    match &policy.cost {
+        CostConfig::Fixed(1) => {}
+        CostConfig::Fixed(cost) => words += &format!(", of which a request costs {cost}"),
+        CostConfig::Registered(name) => {
+            words += &format!(", of which a request costs what {name} computes");
+        }
+    }
+    words
+}
+
+/// Quotas, as they are written.
+pub(crate) fn quotas_as_written(quotas: &QuotasConfig) -> String {
+    match quotas {
+        QuotasConfig::One(text) => text.clone(),
+        QuotasConfig::Many(texts) => texts.join("; "),
+        QuotasConfig::Named(texts) => {
+            let texts = texts.iter().map(|(name, text)| format!("{name}: {text}"));
+            texts.collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+/// True if the quotas refuse every request.
+pub(crate) fn refuse_all(quotas: &QuotasConfig) -> bool {
+    matches!(quotas, QuotasConfig::One(text) if text.trim().eq_ignore_ascii_case("none"))
+}
+
+/// The rule for requests without an identity, unless it is the default.
+pub(crate) fn missing(policy: &PolicyConfig) -> Option<&'static str> {
+    match policy.on_missing {
+        OnMissing::Pass => Some("pass uncharged"),
+        OnMissing::Deny => Some("are refused"),
+        // Each caller has an address, and all of them together need none.
+        _ => match policy.key {
+            None | Some(KeyConfig::ByClientIp | KeyConfig::ByGlobal | KeyConfig::ByMethod) => None,
+            _ => Some("share one budget"),
+        },
+    }
+}
+
+/// The rule while the backend fails.
+pub(crate) fn failure(policy: &PolicyConfig) -> &'static str {
+    match policy.on_failure {
+        OnFailure::Deny => "requests are refused with 503",
+        OnFailure::Allow => "requests pass",
+        _ => "each process decides by a budget of its own",
+    }
+}
