@@ -2,7 +2,12 @@
 
 use std::path::PathBuf;
 
+use std::time::Duration;
+
 use clap::{Args, Parser, Subcommand};
+
+use crate::figures::{Share, read_period};
+use crate::log::{FieldNames, Format, Terms};
 
 /// Chooses and checks the limits of a service that Tollgate protects.
 #[derive(Debug, Parser)]
@@ -15,6 +20,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Check(CheckArguments),
+    Simulate(SimulateArguments),
 }
 
 /// Says whether a file of limits is valid, what it covers, and what a change means for callers.
@@ -31,4 +37,65 @@ pub(crate) struct CheckArguments {
     /// The file that is in use: says what changes for callers if LIMITS replaces it.
     #[arg(long, value_name = "OLD")]
     pub(crate) against: Option<PathBuf>,
+}
+
+/// Replays an access log through a file of limits, on the log's own time, and says which requests would be refused.
+///
+/// Nothing is sent and nothing is limited: the library's limiter decides in this process. Exit codes: 0 the log was replayed; 1 a
+/// file is invalid or cannot be read; 2 the arguments make no sense.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tollgate simulate access.log limits.toml
+  zcat access.log.*.gz | tollgate simulate - limits.toml --reorder 2s
+  tollgate simulate access.log new.toml --against limits.toml --json")]
+pub(crate) struct SimulateArguments {
+    /// The log: plain, gzip or zstd; - is standard input.
+    pub(crate) log: PathBuf,
+    /// The file of limits: TOML, or JSON if its name ends in .json.
+    pub(crate) limits: PathBuf,
+    /// Another file of limits: says which requests would be decided otherwise by it.
+    #[arg(long, value_name = "OLD")]
+    pub(crate) against: Option<PathBuf>,
+    /// Leaves a policy out. May be given several times.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) without: Vec<String>,
+    /// Writes the report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Writes the decision about each request into a file: the line's number, and `pass` or `refuse` with the policy.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) decisions: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArguments,
+}
+
+/// The arguments of every verb that reads a log.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Reading the log")]
+pub(crate) struct ReadingArguments {
+    /// The format of the log; its first line says it otherwise.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Names a field of a JSON log, such as address=clientIp or header:x-api-key=apiKey. May be given several times.
+    #[arg(long, value_name = "PART=NAME")]
+    field: Vec<String>,
+    /// Goes on up to this share of lines that cannot be read.
+    #[arg(long, value_name = "SHARE", default_value = "1%")]
+    garbled: Share,
+    /// Sorts lines that are late by up to this time.
+    #[arg(long, value_name = "PERIOD", default_value = "0", value_parser = read_period)]
+    reorder: Duration,
+}
+
+impl ReadingArguments {
+    /// The terms on which the log is read.
+    pub(crate) fn terms(&self) -> Result<Terms, String> {
+        Ok(Terms {
+            format: self.format,
+            names: FieldNames::read(&self.field)?,
+            garbled: self.garbled,
+            reorder: self.reorder,
+        })
+    }
 }

@@ -23,6 +23,14 @@ impl Failure {
         }
     }
 
+    /// Arguments that make no sense.
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self {
+            code: USAGE,
+            message: message.to_string(),
+        }
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code

@@ -3,6 +3,7 @@
 //! | verb | what it does |
 //! | --- | --- |
 //! | `tollgate check limits.toml` | says whether the file is valid, what it covers, and what a change of it means for callers |
+//! | `tollgate simulate access.log limits.toml` | replays a log on its own time: which requests, callers and routes would be refused |
 //!
 //! It reads files by the library's own configuration and decides by the library's own limiter, so that nothing is decided twice.
 //! [docs/program.md] is the page for its users. Its functions are not an interface for other programs: they may change with any
@@ -14,8 +15,12 @@ mod arguments;
 mod check;
 mod coverage;
 mod failure;
+mod figures;
 mod limits;
+mod log;
 mod policy_words;
+mod replay;
+mod simulate;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -61,5 +66,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn run_verb(verb: Verb) -> Result<String, Failure> {
     match verb {
         Verb::Check(asked) => check::run(&asked),
+        Verb::Simulate(asked) => simulate::run(&asked),
     }
 }

@@ -22,6 +22,10 @@ pub(crate) struct Limits {
     registered: Vec<Registered>,
 }
 
+/// The cost of a request, as its log has it. It stands in the request's extensions, where the stand-in for a registered cost finds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoggedCost(pub(crate) u64);
+
 /// A name that the service has to register, since the file cannot say what it stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Registered {
@@ -191,7 +195,10 @@ fn stand_ins(names: &[Registered]) -> Registry {
     for Registered { kind, name, .. } in names {
         registry = match kind {
             Kind::Condition => registry.register_condition(name, |_| true),
-            Kind::Cost => registry.register_cost(name, |_| 1),
+            Kind::Cost => registry.register_cost(name, |request| {
+                let logged = request.extensions().get();
+                logged.map_or(1, |LoggedCost(cost)| *cost)
+            }),
             Kind::Key => registry.register_key(name, key::from_fn(|_| Some("stand-in"))),
             Kind::KeyList => registry.register_key_list(name, KeyList::new()),
             Kind::NetworkList => registry.register_network_list(name, NetworkList::default()),

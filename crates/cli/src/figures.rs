@@ -1,0 +1,172 @@
+//! Shares, numbers, times and durations as text, in whole numbers.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use chrono::{DateTime, Datelike, Timelike};
+
+/// A share, in parts of a million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    millionths: u64,
+}
+
+impl Share {
+    /// True if `part` of `whole` is more than this.
+    pub(crate) fn is_exceeded(self, part: u64, whole: u64) -> bool {
+        u128::from(part) * 1_000_000 > u128::from(whole) * u128::from(self.millionths)
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fault = || format!("{text:?} is not a share; write it as 0.1% or 5%");
+        let number = text.trim().strip_suffix('%').ok_or_else(fault)?.trim();
+        let (whole, parts) = number.split_once('.').unwrap_or((number, ""));
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || parts.len() > 4 || !is_number(whole) || !is_number(parts) {
+            return Err(fault());
+        }
+        let millionths: u64 = format!("{whole}{parts:0<4}").parse().map_err(|_| fault())?;
+        if millionths > 1_000_000 {
+            return Err(fault());
+        }
+        Ok(Self { millionths })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = format!("{:04}", self.millionths % 10_000);
+        let parts = parts.trim_end_matches('0');
+        let dot = if parts.is_empty() { "" } else { "." };
+        write!(f, "{}{dot}{parts} %", self.millionths / 10_000)
+    }
+}
+
+/// A period such as `5s`, `200ms` or `2min`.
+pub(crate) fn read_period(text: &str) -> Result<Duration, String> {
+    let fault = || format!("{text:?} is not a period; write it as 500ms, 5s or 2min");
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let number: u64 = text[..end].parse().map_err(|_| fault())?;
+    let unit_us = match text[end..].trim() {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "min" => 60_000_000,
+        "h" => 3_600_000_000,
+        _ if number == 0 => 0,
+        _ => return Err(fault()),
+    };
+    number
+        .checked_mul(unit_us)
+        .map(Duration::from_micros)
+        .ok_or_else(fault)
+}
+
+/// `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `12.34 %` of a whole; a share that is not nothing is never shown as nothing.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        return "0 %".to_owned();
+    }
+    let hundredths = u128::from(part) * 10_000 / u128::from(whole);
+    match hundredths {
+        0 => "under 0.01 %".to_owned(),
+        10_000 => "100 %".to_owned(),
+        _ => format!("{}.{:02} %", hundredths / 100, hundredths % 100),
+    }
+}
+
+/// `2026-11-25 10:31:02`, in UTC.
+pub(crate) fn moment(time_us: u64) -> String {
+    let time = i64::try_from(time_us)
+        .ok()
+        .and_then(DateTime::from_timestamp_micros);
+    let Some(time) = time else {
+        return "?".to_owned();
+    };
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
+        time.year(),
+        time.month(),
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second()
+    )
+}
+
+/// A duration with its largest unit that leaves a whole number, or milliseconds.
+pub(crate) fn duration(us: u64) -> String {
+    for (unit_us, name) in [
+        (86_400_000_000, "day"),
+        (3_600_000_000, "h"),
+        (60_000_000, "min"),
+        (1_000_000, "s"),
+    ] {
+        if us >= unit_us && us.is_multiple_of(unit_us) {
+            return format!("{} {name}", us / unit_us);
+        }
+    }
+    match us {
+        0..1_000 => format!("{us} us"),
+        1_000..1_000_000 => format!("{} ms", us / 1_000),
+        _ => format!("{}.{:03} s", us / 1_000_000, us / 1_000 % 1_000),
+    }
+}
+
+/// Bars of these heights, of the largest.
+pub(crate) fn sparkline(heights: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = heights.iter().copied().max().unwrap_or_default().max(1);
+    let bars = heights.iter().map(|height| {
+        let step = u128::from(*height) * 7;
+        // Whatever is not nothing is seen.
+        let step = step.div_ceil(most.into());
+        BARS[usize::try_from(step).unwrap_or(0).min(7)]
+    });
+    bars.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_read_and_written_exactly() {
+        let share: Share = "0.1%".parse().unwrap();
+        assert_eq!(share.to_string(), "0.1 %");
+        assert!(share.is_exceeded(2, 1_000) && !share.is_exceeded(1, 1_000));
+        for wrong in ["1", "%", "101%", "0.00001%", "-1%", "1.x%"] {
+            assert!(wrong.parse::<Share>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(percent(1, 1_000_000), "under 0.01 %");
+        assert_eq!(percent(1_234, 10_000), "12.34 %");
+        assert_eq!(moment(971_211_336_000_000), "2000-10-10 20:55:36");
+        assert_eq!(duration(2_500_000), "2.500 s");
+        assert_eq!(sparkline(&[0, 1, 7, 100]), "▁▂▂█");
+    }
+}

@@ -1,0 +1,74 @@
+//! Access logs: their lines become requests with a time, a caller and a target.
+
+mod cloudfront;
+mod combined;
+mod dates;
+mod envoy;
+mod fields;
+mod json;
+mod lines;
+mod load_balancer;
+mod parser;
+mod reading;
+mod source;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+pub(crate) use self::json::FieldNames;
+pub(crate) use self::parser::Format;
+pub(crate) use self::reading::{Reading, Terms, read};
+
+/// A request, as a line of a log tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'l> {
+    /// Microseconds since the Unix epoch.
+    pub(crate) time_us: u64,
+    /// The address of the caller.
+    pub(crate) caller: IpAddr,
+    pub(crate) method: Cow<'l, [u8]>,
+    /// The path, and the query if there is one.
+    pub(crate) target: Cow<'l, [u8]>,
+    pub(crate) host: Option<Cow<'l, [u8]>>,
+    pub(crate) status: u16,
+    pub(crate) user: Option<Cow<'l, [u8]>>,
+    pub(crate) user_agent: Option<Cow<'l, [u8]>>,
+    pub(crate) cost: Option<u64>,
+    /// Other headers of the request, in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl<'l> Entry<'l> {
+    /// A request of which nothing else is known.
+    fn new(time_us: u64, caller: IpAddr, method: &'l [u8], target: &'l [u8], status: u16) -> Self {
+        Self {
+            time_us,
+            caller,
+            method: Cow::Borrowed(method),
+            target: Cow::Borrowed(target),
+            host: None,
+            status,
+            user: None,
+            user_agent: None,
+            cost: None,
+            headers: Vec::new(),
+        }
+    }
+
+    /// The target without its query.
+    pub(crate) fn path(&self) -> &[u8] {
+        let end = memchr::memchr(b'?', &self.target);
+        &self.target[..end.unwrap_or(self.target.len())]
+    }
+}
+
+/// The outcome for one line.
+#[derive(Debug, PartialEq, Eq)]
+enum Parsed<'l> {
+    Request(Entry<'l>),
+    /// A line that is well-formed and tells of no request, such as a header, or a connection that sent none.
+    Nothing,
+}
+
+/// The reason why a line is garbled.
+type Garbled = &'static str;

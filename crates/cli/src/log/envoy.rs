@@ -1,0 +1,40 @@
+//! Envoy's default format.
+
+use std::borrow::Cow;
+
+use super::dates::{Dates, number};
+use super::fields::{Fields, address, present, request_line};
+use super::{Entry, Garbled, Parsed};
+
+/// `[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION UPSTREAM "X-FORWARDED-FOR" "USER-AGENT" "ID" "AUTHORITY" ..`.
+pub(super) fn parse<'l>(line: &'l [u8], dates: &mut Dates) -> Result<Parsed<'l>, Garbled> {
+    let mut fields = Fields(line);
+    let time = fields
+        .next()
+        .and_then(|time| dates.iso(time))
+        .ok_or("invalid time")?;
+    let request = fields.quoted().ok_or("no \"request\"")?;
+    let status = fields.word().and_then(number).ok_or("no status")?;
+    let status = u16::try_from(status).map_err(|_| "no status")?;
+    for _flags_bytes_and_times in 0..5 {
+        fields.next().ok_or("ends before the addresses")?;
+    }
+    let forwarded = fields.quoted().ok_or("ends before the addresses")?;
+    let agent = fields.quoted().and_then(present);
+    let _id = fields.quoted();
+    let authority = fields.quoted().and_then(present);
+    let Some((method, target)) = request_line(request) else {
+        return Ok(Parsed::Nothing);
+    };
+    // Envoy adds its peer at the end; what stands before comes from the caller.
+    let last = forwarded
+        .rsplit(|byte| *byte == b',')
+        .next()
+        .unwrap_or_default();
+    let caller = address(last.trim_ascii());
+    let caller = caller.ok_or("no address in X-Forwarded-For: set use_remote_address in Envoy")?;
+    let mut entry = Entry::new(time, caller, method, target, status);
+    entry.user_agent = agent.map(Cow::Borrowed);
+    entry.host = authority.map(Cow::Borrowed);
+    Ok(Parsed::Request(entry))
+}

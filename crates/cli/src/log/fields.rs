@@ -1,0 +1,107 @@
+//! The fields of a line: words between blanks, texts in quotes, and texts in brackets.
+
+use std::net::IpAddr;
+
+use memchr::memchr;
+
+/// The rest of a line, from which fields are taken one by one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'l>(pub(super) &'l [u8]);
+
+impl<'l> Fields<'l> {
+    /// The next field, without its quotes or brackets.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<&'l [u8]> {
+        match self.0.first()? {
+            b'"' => self.quoted(),
+            b'[' => self.until(1, b']'),
+            _ => self.word(),
+        }
+    }
+
+    /// The next word, up to a blank.
+    #[inline]
+    pub(super) fn word(&mut self) -> Option<&'l [u8]> {
+        match memchr(b' ', self.0) {
+            Some(end) => {
+                let word = &self.0[..end];
+                self.0 = &self.0[end + 1..];
+                Some(word)
+            }
+            None => {
+                let word = std::mem::take(&mut self.0);
+                (!word.is_empty()).then_some(word)
+            }
+        }
+    }
+
+    /// The text from a place to a byte, and the blank behind it.
+    #[inline]
+    pub(super) fn until(&mut self, from: usize, end: u8) -> Option<&'l [u8]> {
+        let behind = self.0.get(from..)?;
+        let end = memchr(end, behind)?;
+        self.0 = after_blank(&behind[end + 1..]);
+        Some(&behind[..end])
+    }
+
+    /// The text between quotes. A quote within it has a backslash before it.
+    #[inline]
+    pub(super) fn quoted(&mut self) -> Option<&'l [u8]> {
+        let text = self.0.strip_prefix(b"\"")?;
+        let mut from = 0;
+        loop {
+            let end = from + memchr(b'"', &text[from..])?;
+            let backslashes = text[..end]
+                .iter()
+                .rev()
+                .take_while(|byte| **byte == b'\\')
+                .count();
+            if backslashes % 2 == 0 {
+                self.0 = after_blank(&text[end + 1..]);
+                return Some(&text[..end]);
+            }
+            from = end + 1;
+        }
+    }
+}
+
+fn after_blank(rest: &[u8]) -> &[u8] {
+    rest.strip_prefix(b" ").unwrap_or(rest)
+}
+
+/// A field that stands for something, and is not the dash that stands for nothing.
+pub(super) fn present(field: &[u8]) -> Option<&[u8]> {
+    (!field.is_empty() && field != b"-").then_some(field)
+}
+
+/// The address of a caller.
+#[inline]
+pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The method and the target of `GET /path HTTP/1.1`.
+#[inline]
+pub(super) fn request_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut fields = Fields(text);
+    let method = fields.word()?;
+    let target = fields.word()?;
+    let is_method = method.first().is_some_and(u8::is_ascii_uppercase);
+    let is_target = matches!(target.first(), Some(b'/' | b'*' | b'h'));
+    (is_method && is_target).then_some((method, target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_within_a_text_do_not_end_it() {
+        let mut fields = Fields(br#""a \" b" "\\" [c d] e"#);
+        assert_eq!(fields.next(), Some(&br#"a \" b"#[..]));
+        assert_eq!(fields.next(), Some(&br"\\"[..]));
+        assert_eq!(fields.next(), Some(&b"c d"[..]));
+        assert_eq!(fields.next(), Some(&b"e"[..]));
+        assert_eq!(fields.next(), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! Logs of AWS's application load balancer.
+
+use std::borrow::Cow;
+
+use super::dates::{Dates, number};
+use super::fields::{Fields, address, present, request_line};
+use super::{Entry, Garbled, Parsed};
+
+/// `http TIME BALANCER CLIENT:PORT TARGET:PORT T T T STATUS STATUS RECEIVED SENT "METHOD URL PROTOCOL" "USER-AGENT" ..`.
+pub(super) fn parse<'l>(line: &'l [u8], dates: &mut Dates) -> Result<Parsed<'l>, Garbled> {
+    let mut fields = Fields(line);
+    let _kind = fields.word();
+    let time = fields
+        .word()
+        .and_then(|time| dates.iso(time))
+        .ok_or("invalid time")?;
+    let _balancer = fields.word();
+    let client = fields.word().ok_or("ends before the client")?;
+    let caller = without_port(client)
+        .and_then(address)
+        .ok_or("no address of a client")?;
+    for _target_and_times in 0..4 {
+        fields.word().ok_or("ends before the status")?;
+    }
+    // A client that left early has no status.
+    let status = fields.word().ok_or("ends before the status")?;
+    let status = present(status).map_or(Some(0), number).ok_or("no status")?;
+    let status = u16::try_from(status).map_err(|_| "no status")?;
+    for _target_status_and_bytes in 0..3 {
+        fields.word().ok_or("ends before the request")?;
+    }
+    let request = fields.quoted().ok_or("no \"request\"")?;
+    let Some((method, url)) = request_line(request) else {
+        return Ok(Parsed::Nothing);
+    };
+    let (host, target) = split(url);
+    let mut entry = Entry::new(time, caller, method, target, status);
+    entry.host = host.map(Cow::Borrowed);
+    entry.user_agent = fields.quoted().and_then(present).map(Cow::Borrowed);
+    Ok(Parsed::Request(entry))
+}
+
+fn without_port(client: &[u8]) -> Option<&[u8]> {
+    let end = memchr::memrchr(b':', client)?;
+    let address = &client[..end];
+    let inside = address
+        .strip_prefix(b"[")
+        .and_then(|rest| rest.strip_suffix(b"]"));
+    Some(inside.unwrap_or(address))
+}
+
+/// The host and the target of a URL.
+fn split(url: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    let Some(scheme) = memchr::memmem::find(url, b"://") else {
+        return (None, url);
+    };
+    let rest = &url[scheme + 3..];
+    match memchr::memchr(b'/', rest) {
+        Some(end) => (Some(&rest[..end]), &rest[end..]),
+        None => (Some(rest), b"/"),
+    }
+}

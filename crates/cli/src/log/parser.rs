@@ -1,0 +1,74 @@
+//! The formats of logs, and the one that a first line has.
+
+use clap::ValueEnum;
+
+use super::cloudfront::Columns;
+use super::dates::Dates;
+use super::{FieldNames, Garbled, Parsed, combined, envoy, load_balancer};
+
+/// The format of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// nginx's and Apache's combined format, and the common one.
+    Combined,
+    /// Lines of JSON.
+    Json,
+    /// Envoy's default format.
+    Envoy,
+    /// AWS's application load balancer.
+    Alb,
+    /// CloudFront.
+    Cloudfront,
+}
+
+impl Format {
+    /// The format of a line.
+    pub(super) fn of(line: &[u8]) -> Self {
+        let starts = |begin: &str| line.starts_with(begin.as_bytes());
+        if starts("{") {
+            Self::Json
+        } else if starts("[") {
+            Self::Envoy
+        } else if starts("#") {
+            Self::Cloudfront
+        } else if ["http ", "https ", "h2 ", "grpcs ", "ws ", "wss "]
+            .iter()
+            .any(|kind| starts(kind))
+        {
+            Self::Alb
+        } else {
+            Self::Combined
+        }
+    }
+}
+
+/// Reads lines of one format.
+#[derive(Debug)]
+pub(super) struct Parser {
+    pub(super) format: Format,
+    pub(super) dates: Dates,
+    names: FieldNames,
+    columns: Columns,
+}
+
+impl Parser {
+    pub(super) fn new(format: Format, names: FieldNames) -> Self {
+        Self {
+            format,
+            dates: Dates::default(),
+            names,
+            columns: Columns::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Parsed<'l>, Garbled> {
+        match self.format {
+            Format::Combined => combined::parse(line, &mut self.dates),
+            Format::Json => self.names.parse(line, &mut self.dates),
+            Format::Envoy => envoy::parse(line, &mut self.dates),
+            Format::Alb => load_balancer::parse(line, &mut self.dates),
+            Format::Cloudfront => self.columns.parse(line, &mut self.dates),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Requests of a log, decided by the library's limiter on the log's own time.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::{Method, Request, Uri};
+use tollgate::config::{ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig, PolicyConfig};
+use tollgate::{Cause, Event, Key, KeyKind, ManualClock, MemoryBackend, PeerAddr, Timestamp};
+use tollgate_limiter::transport::{Admission, PolicySet, Ruling};
+
+use crate::failure::Failure;
+use crate::limits::{Kind, Limits, LoggedCost};
+use crate::log::Entry;
+
+/// The keys that the memory backend may hold: more callers than a log of a day has, so that none is forgotten.
+const MOST_KEYS: usize = 16_000_000;
+
+/// A limiter that decides requests of a log.
+pub(crate) struct Replay {
+    limits: Limits,
+    clock: ManualClock,
+    request: Request<()>,
+    /// True if nothing but the caller's address matters.
+    is_by_address: bool,
+    heard: Arc<Mutex<Vec<Heard>>>,
+    names: Vec<String>,
+    left_out: Vec<String>,
+}
+
+/// A decision that the limiter told of.
+#[derive(Debug)]
+struct Heard {
+    policy: usize,
+    key: Option<Key>,
+    is_denied: bool,
+    is_enforced: bool,
+}
+
+/// The decision about one request. It is filled anew for each.
+#[derive(Debug, Default)]
+pub(crate) struct Decided {
+    /// The policy that refused the request, and the caller as this policy tells callers apart.
+    pub(crate) refused: Option<(usize, Option<Key>)>,
+    /// Policies on trial that would have refused it.
+    pub(crate) on_trial: Vec<(usize, Option<Key>)>,
+    /// Policies that found no identity in it.
+    pub(crate) unidentified: Vec<usize>,
+    /// Policies that cover it.
+    pub(crate) covered: Vec<usize>,
+    /// True if no server routes such a target.
+    pub(crate) is_unroutable: bool,
+}
+
+impl Replay {
+    /// The limiter of a file, without the policies that are named.
+    pub(crate) fn of(path: &Path, without: &[String]) -> Result<Self, Failure> {
+        let clock = ManualClock::new();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let whole = Limits::read(path, |_| {}, |builder| builder).map_err(Failure::invalid)?;
+        let is_known = |name: &String| {
+            let mut policies = whole.config().policies.iter();
+            policies.any(|policy| policy.name == *name)
+        };
+        if let Some(name) = without.iter().find(|name| !is_known(name)) {
+            let path = path.display();
+            return Err(Failure::invalid(format_args!(
+                "--without {name}: {path} has no such policy"
+            )));
+        }
+        let mut config = whole.config().clone();
+        replayable(&mut config, without);
+        let name = |policy: &PolicyConfig| policy.name.clone();
+        let names: Vec<String> = config.policies.iter().map(name).collect();
+        let left_out = whole.config().policies.iter().map(name);
+        let left_out = left_out.filter(|name| !names.contains(name)).collect();
+        let is_by_address = is_by_address(&config);
+        let backend = MemoryBackend::builder()
+            .max_keys(MOST_KEYS)
+            .clock(clock.clone())
+            .build();
+        let without = without.to_vec();
+        let adjust = move |config: &mut LimiterConfig| replayable(config, &without);
+        let limits = Limits::read(path, adjust, |builder| {
+            let builder = builder.backend(backend);
+            if is_by_address {
+                return builder;
+            }
+            let (names, heard) = (names.clone(), Arc::clone(&heard));
+            builder.observe(move |event: &Event<'_>| hear(event, &names, &heard))
+        });
+        let limits = limits.map_err(Failure::invalid)?;
+        refuse_what_a_log_cannot_decide(path, &limits)?;
+        let mut request = Request::new(());
+        request
+            .extensions_mut()
+            .insert(PeerAddr(SocketAddr::from(([0, 0, 0, 0], 0))));
+        Ok(Self {
+            limits,
+            clock,
+            request,
+            is_by_address,
+            heard,
+            names,
+            left_out,
+        })
+    }
+
+    /// The names of the policies.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The names of policies that take no part: those that the operator left out, those of messages, and those that only the code
+    /// of the service charges.
+    pub(crate) fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// True if one policy limits each address, and nothing else matters.
+    pub(crate) fn is_by_address(&self) -> bool {
+        self.is_by_address
+    }
+
+    /// The caller as policies by address tell callers apart.
+    pub(crate) fn caller(&self, address: IpAddr) -> Key {
+        self.limits.limiter().client_key(address)
+    }
+
+    /// Decides a request at its time.
+    #[inline]
+    pub(crate) fn decide(
+        &mut self,
+        entry: &Entry<'_>,
+        decided: &mut Decided,
+    ) -> Result<(), Failure> {
+        self.clock.set(Timestamp::from_micros(entry.time_us));
+        let peer = SocketAddr::new(entry.caller, 0);
+        match self.request.extensions_mut().get_mut() {
+            Some(PeerAddr(address)) => *address = peer,
+            None => drop(self.request.extensions_mut().insert(PeerAddr(peer))),
+        }
+        decided.refused = None;
+        if self.is_by_address {
+            if self.is_denied()? {
+                decided.refused = Some((0, Some(self.caller(entry.caller))));
+            }
+            return Ok(());
+        }
+        self.decide_by_all_of_it(entry, decided)
+    }
+
+    fn is_denied(&self) -> Result<bool, Failure> {
+        let limiter = self.limits.limiter();
+        let view = limiter.view(&self.request);
+        let is_denied =
+            |ruling: Ruling<'_>| matches!(ruling, Ruling::Denied(_) | Ruling::Refused(_));
+        match limiter.admit(&view, PolicySet::Covering, || true, is_denied) {
+            Admission::Ruled(is_denied) => Ok(is_denied),
+            Admission::Pending(_) => Err(Failure::invalid(
+                "a tier lets requests wait, or limits how many are under way: a log does not tell how long they would stay",
+            )),
+        }
+    }
+
+    fn decide_by_all_of_it(
+        &mut self,
+        entry: &Entry<'_>,
+        decided: &mut Decided,
+    ) -> Result<(), Failure> {
+        decided.on_trial.clear();
+        decided.unidentified.clear();
+        decided.covered.clear();
+        decided.is_unroutable = self.put(entry).is_none();
+        if decided.is_unroutable {
+            return Ok(());
+        }
+        lock(&self.heard).clear();
+        let is_denied = self.is_denied()?;
+        for heard in lock(&self.heard).drain(..) {
+            let Heard { policy, key, .. } = heard;
+            if decided.covered.last() != Some(&policy) {
+                decided.covered.push(policy);
+            }
+            let is_missing = key
+                .as_ref()
+                .is_none_or(|key| key.kind() == KeyKind::Missing);
+            if is_missing && decided.unidentified.last() != Some(&policy) {
+                decided.unidentified.push(policy);
+            }
+            if !heard.is_denied {
+            } else if heard.is_enforced && is_denied {
+                decided.refused.get_or_insert((policy, key));
+            } else if !decided.on_trial.iter().any(|(known, _)| *known == policy) {
+                decided.on_trial.push((policy, key));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the request of a line of the log.
+    fn put(&mut self, entry: &Entry<'_>) -> Option<()> {
+        *self.request.method_mut() = Method::from_bytes(&entry.method).ok()?;
+        *self.request.uri_mut() = Uri::try_from(&*entry.target).ok()?;
+        let headers = self.request.headers_mut();
+        headers.clear();
+        for (name, value) in [(HOST, &entry.host), (USER_AGENT, &entry.user_agent)] {
+            if let Some(value) = value {
+                headers.insert(name, HeaderValue::from_bytes(value).ok()?);
+            }
+        }
+        for (name, value) in &entry.headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+            headers.append(name, HeaderValue::from_str(value).ok()?);
+        }
+        self.request
+            .extensions_mut()
+            .insert(LoggedCost(entry.cost.unwrap_or(1)));
+        Some(())
+    }
+}
+
+fn lock(heard: &Mutex<Vec<Heard>>) -> MutexGuard<'_, Vec<Heard>> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn hear(event: &Event<'_>, names: &[String], heard: &Mutex<Vec<Heard>>) {
+    let is_denied = match event.cause() {
+        Cause::Backend => event.verdict().is_some_and(tollgate::Verdict::is_denied),
+        Cause::Blocked | Cause::Unidentified | Cause::TierUnknown => true,
+        _ => return,
+    };
+    let Some(policy) = names.iter().position(|name| name == event.policy()) else {
+        return;
+    };
+    lock(heard).push(Heard {
+        policy,
+        key: event.key().cloned().map(Key::compact),
+        is_denied,
+        is_enforced: event.is_enforced(),
+    });
+}
+
+/// Leaves out what no line of a log is: messages of streams, and what only the code of the service charges. The address in the log
+/// is the caller's already.
+fn replayable(config: &mut LimiterConfig, without: &[String]) {
+    config.client_address = ClientAddressConfig::Peer;
+    config.policies.retain(|policy| {
+        let is_left_out = without.contains(&policy.name);
+        !is_left_out && !policy.on_demand && policy.per_message.is_none()
+    });
+}
+
+/// True if one policy limits each address, and nothing else matters.
+fn is_by_address(config: &LimiterConfig) -> bool {
+    let [policy] = config.policies.as_slice() else {
+        return false;
+    };
+    let mut plain = PolicyConfig::default();
+    plain.name.clone_from(&policy.name);
+    plain.quotas.clone_from(&policy.quotas);
+    plain.on_failure = policy.on_failure;
+    plain.retry_hint = policy.retry_hint;
+    plain.cost.clone_from(&policy.cost);
+    plain.key.clone_from(&policy.key);
+    let is_of_address = matches!(policy.key, None | Some(KeyConfig::ByClientIp));
+    let has_one_cost = matches!(policy.cost, CostConfig::Fixed(_));
+    let is_free = config.exempt_preflights || config.exempt_health_checks;
+    plain == *policy && is_of_address && has_one_cost && !is_free
+}
+
+/// Refuses policies whose decisions depend on what no log holds.
+fn refuse_what_a_log_cannot_decide(path: &Path, limits: &Limits) -> Result<(), Failure> {
+    let mut reasons = Vec::new();
+    for name in limits.registered() {
+        let kind = match name.kind {
+            // The log may have it.
+            Kind::Cost => continue,
+            kind => kind.words(),
+        };
+        let reason = format!(
+            "it needs the {kind} {:?}, which only the service has",
+            name.name
+        );
+        reasons.push((name.policy.clone(), reason));
+    }
+    for policy in limits.limiter().policies() {
+        let quotas = || policy.limits().iter().map(|limit| &limit.quota);
+        if quotas().any(|quota| quota.to_string().contains(" wait ")) {
+            let reason = "it lets requests wait, and a log does not tell which callers would stay";
+            reasons.push((policy.name().to_owned(), reason.to_owned()));
+        }
+        if quotas().any(tollgate::Quota::is_held) {
+            let reason = "it limits how many requests are under way, and a replay does not follow their ends";
+            reasons.push((policy.name().to_owned(), reason.to_owned()));
+        }
+    }
+    let Some((policy, _)) = reasons.first() else {
+        return Ok(());
+    };
+    let mut message = format!(
+        "{}: not every policy can be replayed; leave those out, as with --without {policy}",
+        path.display()
+    );
+    for (policy, reason) in &reasons {
+        message += &format!("\n  policy {policy}: {reason}");
+    }
+    Err(Failure::invalid(message))
+}

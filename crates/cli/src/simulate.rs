@@ -1,0 +1,108 @@
+//! `tollgate simulate`: replays a log, and says which requests, callers and routes would be refused.
+
+mod json;
+mod tally;
+mod text;
+mod timeline;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use self::tally::{Difference, Tally};
+use crate::arguments::SimulateArguments;
+use crate::failure::Failure;
+use crate::log::{Reading, read};
+use crate::replay::{Decided, Replay};
+
+/// The outcome of a replay, to be written down.
+struct Simulation {
+    reading: Reading,
+    tally: Tally,
+    names: Vec<String>,
+    /// Policies that take no part.
+    left_out: Vec<String>,
+    /// The other file, the replay by it, and the differences.
+    against: Option<(Tally, Vec<String>, Difference)>,
+}
+
+pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
+    let terms = asked.reading.terms().map_err(Failure::usage)?;
+    let mut replay = Replay::of(&asked.limits, &asked.without)?;
+    let other = asked.against.as_deref();
+    let other = other.map(|path| Replay::of(path, &[])).transpose()?;
+    let mut other = other.map(|replay| (replay, Tally::default(), Difference::default()));
+    let mut decisions = asked
+        .decisions
+        .as_deref()
+        .map(Decisions::begin)
+        .transpose()?;
+
+    let mut tally = Tally::default();
+    let (mut decided, mut decided_by_other) = (Decided::default(), Decided::default());
+    let reading = read(&asked.log, &terms, &mut |entry, line, number| {
+        replay.decide(entry, &mut decided)?;
+        tally.count(&replay, entry, line, number, &decided);
+        if let Some((other, their_tally, difference)) = &mut other {
+            other.decide(entry, &mut decided_by_other)?;
+            their_tally.count(other, entry, line, number, &decided_by_other);
+            let (ours, theirs) = (&decided, &decided_by_other);
+            difference.count(replay.caller(entry.caller), ours, theirs);
+        }
+        match &mut decisions {
+            Some(decisions) => decisions.write(number, &decided, replay.names()),
+            None => Ok(()),
+        }
+    })?;
+    if let Some(decisions) = decisions {
+        decisions.end()?;
+    }
+
+    let simulation = Simulation {
+        reading,
+        tally,
+        names: replay.names().to_vec(),
+        left_out: replay.left_out().to_vec(),
+        against: other
+            .map(|(replay, tally, difference)| (tally, replay.names().to_vec(), difference)),
+    };
+    Ok(match asked.json {
+        true => json::report(asked, &simulation),
+        false => text::report(asked, &simulation),
+    })
+}
+
+/// The file of all decisions.
+struct Decisions {
+    file: BufWriter<File>,
+    path: String,
+}
+
+impl Decisions {
+    fn begin(path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        match File::create(path) {
+            Ok(file) => Ok(Self {
+                file: BufWriter::new(file),
+                path: name,
+            }),
+            Err(error) => Err(Failure::invalid(format_args!("{name}: {error}"))),
+        }
+    }
+
+    fn write(&mut self, number: u64, decided: &Decided, names: &[String]) -> Result<(), Failure> {
+        let written = match &decided.refused {
+            Some((policy, _)) => writeln!(self.file, "{number} refuse {}", names[*policy]),
+            None => writeln!(self.file, "{number} pass"),
+        };
+        written.map_err(|error| self.failed(&error))
+    }
+
+    fn end(mut self) -> Result<(), Failure> {
+        self.file.flush().map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &std::io::Error) -> Failure {
+        Failure::invalid(format_args!("{}: {error}", self.path))
+    }
+}

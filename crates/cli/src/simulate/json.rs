@@ -1,0 +1,102 @@
+//! The report of a replay, for programs.
+
+use serde_json::{Value, json};
+
+use super::Simulation;
+use super::tally::Tally;
+use crate::arguments::SimulateArguments;
+
+/// Spans of time in the report.
+const SPANS: usize = 1_000;
+
+/// Callers and routes in the report.
+const ROWS: usize = 100;
+
+pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> String {
+    let Simulation {
+        reading,
+        tally,
+        names,
+        left_out,
+        against,
+    } = simulation;
+    let garbled = reading
+        .samples
+        .iter()
+        .map(|(number, reason, text)| json!({ "line": number, "reason": reason, "text": text }));
+    let mut report = json!({
+        "log": asked.log.display().to_string(),
+        "limits": asked.limits.display().to_string(),
+        "format": reading.format.map(|format| format!("{format:?}").to_lowercase()),
+        "lines": reading.lines,
+        "garbled": { "lines": reading.garbled, "samples": garbled.collect::<Vec<_>>() },
+        "without_request": reading.without_request,
+        "unroutable": tally.unroutable,
+        "sorted": reading.sorted,
+        "whole_seconds": reading.has_whole_seconds,
+        "status_429": reading.refused_then,
+        "left_out": left_out,
+        "replay": replay(tally, names),
+    });
+    if let (Some((theirs, their_names, difference)), Some(path)) = (against, &asked.against) {
+        let callers = difference.top_callers().into_iter().take(ROWS);
+        let callers = callers.map(|(caller, newly, no_longer)| json!({ "address": caller, "newly_refused": newly, "no_longer_refused": no_longer }));
+        report["against"] = json!({
+            "limits": path.display().to_string(),
+            "newly_refused": difference.newly_refused,
+            "no_longer_refused": difference.no_longer_refused,
+            "callers": callers.collect::<Vec<_>>(),
+            "replay": replay(theirs, their_names),
+        });
+    }
+    format!("{report:#}\n")
+}
+
+fn replay(tally: &Tally, names: &[String]) -> Value {
+    let policies = names.iter().zip(&tally.policies).map(|(name, of)| {
+        json!({
+            "policy": name,
+            "covered": of.covered,
+            "refused": of.refused,
+            "would_refuse_on_trial": of.on_trial,
+            "without_identity": of.unidentified,
+        })
+    });
+    let (start_us, width_us, spans) = tally.timeline.columns(SPANS);
+    let spans = spans
+        .iter()
+        .map(|span| json!([span.requests, span.refused]));
+    let callers = tally
+        .top_callers()
+        .into_iter()
+        .take(ROWS)
+        .map(|(policy, caller, of)| {
+            json!({
+                "caller": caller,
+                "policy": names[policy],
+                "refused": of.refused,
+                "first_us": of.first_us,
+                "last_us": of.last_us,
+                "programs": of.programs().0,
+            })
+        });
+    let routes = tally.top_routes().into_iter().take(ROWS);
+    let routes = routes.map(|(policy, route, refused)| json!({ "path": route, "policy": names[policy], "refused": refused }));
+    let samples = tally
+        .samples
+        .iter()
+        .map(|(number, line)| json!({ "line": number, "text": line }));
+    json!({
+        "requests": tally.requests,
+        "refused": tally.refused,
+        "addresses": tally.callers(),
+        "refused_callers": tally.refused_callers.len(),
+        "first_us": tally.first_us,
+        "last_us": tally.last_us,
+        "policies": policies.collect::<Vec<_>>(),
+        "over_time": { "start_us": start_us, "width_us": width_us, "requests_and_refused": spans.collect::<Vec<_>>() },
+        "callers": callers.collect::<Vec<_>>(),
+        "paths": routes.collect::<Vec<_>>(),
+        "samples": samples.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,248 @@
+//! The report of a replay, for people.
+
+use super::Simulation;
+use super::tally::Tally;
+use crate::arguments::SimulateArguments;
+use crate::figures::{duration, grouped, moment, percent, sparkline};
+use crate::log::Reading;
+
+/// Columns of the picture over time.
+const COLUMNS: usize = 60;
+
+/// Rows of each table.
+const ROWS: usize = 10;
+
+/// The report.
+pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> String {
+    let Simulation {
+        reading,
+        tally,
+        names,
+        left_out,
+        against,
+    } = simulation;
+    let mut lines = vec![format!(
+        "{} by {}",
+        asked.log.display(),
+        asked.limits.display()
+    )];
+    lines.push(format!(
+        "  {} requests of {} addresses, {} to {} (UTC)",
+        grouped(tally.requests),
+        grouped(tally.callers() as u64),
+        moment(tally.first_us),
+        moment(tally.last_us)
+    ));
+    lines.push(format!(
+        "  refused: {} requests ({}); refused callers: {}",
+        grouped(tally.refused),
+        percent(tally.refused, tally.requests),
+        grouped(tally.refused_callers.len() as u64)
+    ));
+    policies(tally, names, &mut lines);
+    if !left_out.is_empty() {
+        lines.push(format!("  takes no part: {}", left_out.join(", ")));
+    }
+    if tally.refused > 0 {
+        over_time(tally, &mut lines);
+        callers(tally, names, &mut lines);
+        routes(tally, names, &mut lines);
+        lines.push("\nthe first lines that are refused".to_owned());
+        let samples = tally.samples.iter();
+        lines.extend(samples.map(|(number, line)| format!("  {number}: {line}")));
+    }
+    if let (Some((theirs, _, difference)), Some(path)) = (against, &asked.against) {
+        lines.push(format!("\nagainst {}", path.display()));
+        lines.push(format!(
+            "  it refuses {} requests ({}); {} pass by it and are refused now, {} are refused by it and pass now",
+            grouped(theirs.refused),
+            percent(theirs.refused, theirs.requests),
+            grouped(difference.newly_refused),
+            grouped(difference.no_longer_refused)
+        ));
+        let rows = difference.top_callers().into_iter().take(ROWS);
+        let rows =
+            rows.map(|(caller, newly, no_longer)| [caller, grouped(newly), grouped(no_longer)]);
+        table(
+            ["address", "refused now", "pass now"],
+            rows.collect(),
+            &mut lines,
+        );
+    }
+    doubts(reading, tally, names, &mut lines);
+    lines.join("\n") + "\n"
+}
+
+fn policies(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
+    lines.push("\npolicies".to_owned());
+    let rows = names.iter().zip(&tally.policies).map(|(name, of)| {
+        [
+            name.clone(),
+            grouped(of.covered),
+            grouped(of.refused),
+            percent(of.refused, of.covered),
+            grouped(of.on_trial),
+            grouped(of.unidentified),
+        ]
+    });
+    let names = [
+        "policy",
+        "covers",
+        "refuses",
+        "share",
+        "would refuse (on trial)",
+        "without identity",
+    ];
+    table(names, rows.collect(), lines);
+}
+
+fn over_time(tally: &Tally, lines: &mut Vec<String>) {
+    let (start_us, width_us, spans) = tally.timeline.columns(COLUMNS);
+    let shares = spans.iter().map(|span| {
+        let share = u128::from(span.refused) * 1_000_000 / u128::from(span.requests.max(1));
+        u64::try_from(share)
+            .unwrap_or_default()
+            .max(u64::from(span.refused > 0))
+    });
+    let shares: Vec<_> = shares.collect();
+    let Some(highest) = (0..spans.len()).max_by_key(|place| (shares[*place], spans.len() - place))
+    else {
+        return;
+    };
+    let span = spans[highest];
+    let at_us = start_us + highest as u64 * width_us;
+    lines.push(format!(
+        "\nrefused share over time, {} a column",
+        duration(width_us)
+    ));
+    lines.push(format!("  {}", sparkline(&shares)));
+    lines.push(format!(
+        "  highest from {}: {} of {} requests ({})",
+        moment(at_us),
+        grouped(span.refused),
+        grouped(span.requests),
+        percent(span.refused, span.requests)
+    ));
+}
+
+fn callers(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
+    lines.push("\ncallers that are refused most".to_owned());
+    let rows = tally
+        .top_callers()
+        .into_iter()
+        .take(ROWS)
+        .map(|(policy, caller, of)| {
+            let programs = match of.programs() {
+                (0, _) => "?".to_owned(),
+                (many, true) => format!("{many} or more"),
+                (some, false) => some.to_string(),
+            };
+            [
+                caller,
+                names[policy].clone(),
+                grouped(of.refused),
+                moment(of.first_us),
+                moment(of.last_us),
+                programs,
+            ]
+        });
+    let names = ["caller", "policy", "refused", "first", "last", "programs"];
+    table(names, rows.collect(), lines);
+}
+
+fn routes(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
+    lines.push("\npaths that are refused most".to_owned());
+    let rows = tally.top_routes().into_iter().take(ROWS);
+    let rows = rows.map(|(policy, route, refused)| {
+        [route.to_owned(), names[policy].clone(), grouped(refused)]
+    });
+    table(["path", "policy", "refused"], rows.collect(), lines);
+}
+
+/// The facts that the log cannot tell, as far as they matter here.
+fn doubts(reading: &Reading, tally: &Tally, names: &[String], lines: &mut Vec<String>) {
+    let mut doubts = Vec::new();
+    for (name, of) in names.iter().zip(&tally.policies) {
+        if of.unidentified > 0 && of.unidentified == of.covered {
+            doubts.push(format!(
+                "The log has no identity for policy {name}: what the policy does with its callers cannot be told. Log the part of a request that its key reads."
+            ));
+        }
+    }
+    if reading.has_whole_seconds {
+        doubts.push(
+            "Times are whole seconds: requests of one second count as one burst, so that small bursts are refused rather too often."
+                .to_owned(),
+        );
+    }
+    if reading.refused_then > 0 {
+        doubts.push(format!(
+            "Requests with the status 429: {}. A limit refused them then, and their callers came later than they would have.",
+            grouped(reading.refused_then)
+        ));
+    }
+    if tally.refused > 0 {
+        doubts.push("A refused caller may try again: such retries are not in the log.".to_owned());
+        let are_many = |(_, _, of): &(usize, String, &super::tally::OfCaller)| of.programs().1;
+        if tally.top_callers().iter().take(ROWS).any(are_many) {
+            doubts.push(
+                "A caller with many programs is likely to be many people behind one address."
+                    .to_owned(),
+            );
+        }
+    }
+    if reading.without_request > 0 {
+        doubts.push(format!(
+            "Lines that tell of no request, and do not count: {}.",
+            grouped(reading.without_request)
+        ));
+    }
+    if tally.unroutable > 0 {
+        doubts.push(format!(
+            "Requests with a target that no server routes: {}. No policy decided them.",
+            grouped(tally.unroutable)
+        ));
+    }
+    if reading.sorted > 0 {
+        doubts.push(format!(
+            "Lines that were late, and were sorted in: {}.",
+            grouped(reading.sorted)
+        ));
+    }
+    if reading.garbled > 0 {
+        doubts.push(format!(
+            "Lines that cannot be read, and do not count: {} ({}).",
+            grouped(reading.garbled),
+            percent(reading.garbled, reading.lines)
+        ));
+        let samples = reading.samples.iter();
+        doubts.extend(
+            samples.map(|(number, reason, text)| format!("  line {number}: {reason}: {text}")),
+        );
+    }
+    if !doubts.is_empty() {
+        lines.push("\nabout the log".to_owned());
+        lines.extend(doubts.into_iter().map(|doubt| format!("  {doubt}")));
+    }
+}
+
+/// A table. The first column is text, and so is each that has a letter in it.
+fn table<const N: usize>(names: [&str; N], rows: Vec<[String; N]>, lines: &mut Vec<String>) {
+    let rows: Vec<_> = std::iter::once(names.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    for row in &rows {
+        let cells = row
+            .iter()
+            .enumerate()
+            .map(|(column, cell)| format!("{cell:<0$}", width(column)));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        lines.push(format!("  {}", line.trim_end()));
+    }
+}

@@ -1,0 +1,138 @@
+//! A log that a running limiter wrote, replayed: the program decides every request as the limiter did.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+
+use http::Request;
+use tollgate::config::{LimiterConfig, Registry};
+use tollgate::{ManualClock, MemoryBackend, PeerAddr, Timestamp};
+use tollgate_limiter::transport::{Admission, PolicySet, Ruling};
+
+const BY_ADDRESS: &str = r#"
+    policies = [{ name = "by-address", quotas = "1/s burst 3" }]
+"#;
+
+const MANY: &str = r#"
+    [[policies]]
+    name = "api"
+    quotas = { second = "2/s burst 4", minute = "50/min sliding-window" }
+    key = { header = "x-api-key" }
+    routes = ["/api/{*path}"]
+    exempt_keys = ["key-2"]
+    block_keys = { forbidden = ["key-3"] }
+    tiers = { by = { key-1 = "gold" }, quotas = { gold = "10/s" } }
+
+    [[policies]]
+    name = "posts"
+    quotas = "20/min rolling-window"
+    methods = ["POST"]
+    ban = { after = "5 in 10s for 20s" }
+
+    [[policies]]
+    name = "trial"
+    quotas = "1/s"
+    key = "global"
+    shadow = true
+"#;
+
+/// Decides random requests by a limiter, writes them down, and compares the program's decisions with the limiter's.
+fn replays_exactly(limits: &str, seed: u64) {
+    let clock = ManualClock::new();
+    let config: LimiterConfig = toml::from_str(limits).unwrap();
+    let backend = MemoryBackend::builder().clock(clock.clone()).build();
+    let limiter = config
+        .build(&Registry::new())
+        .unwrap()
+        .backend(backend)
+        .build()
+        .unwrap();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut log, mut expected, mut refused) = (String::new(), String::new(), 0);
+    let mut time_us = 1_795_478_400_000_000;
+    for line in 1..=5_000 {
+        time_us += random.u64(..200_000);
+        clock.set(Timestamp::from_micros(time_us));
+        let address = Ipv4Addr::new(192, 0, 2, random.u8(..5));
+        let method = ["GET", "POST"][random.usize(..2)];
+        let path = ["/api/things", "/api/", "/other?a=b"][random.usize(..3)];
+        let key = format!("key-{}", random.u8(..5));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("x-api-key", &key);
+        let request = request.extension(PeerAddr(SocketAddr::from((address, 1_234))));
+        let request = request.body(()).unwrap();
+
+        let is_refused =
+            |ruling: Ruling<'_>| matches!(ruling, Ruling::Denied(_) | Ruling::Refused(_));
+        let view = limiter.view(&request);
+        let admission = limiter.admit(&view, PolicySet::Covering, || true, is_refused);
+        let Admission::Ruled(is_refused) = admission else {
+            panic!("the backend is in memory");
+        };
+
+        writeln!(
+            log,
+            r#"{{"time_us":{time_us},"address":"{address}","method":"{method}","path":"{path}","http_x_api_key":"{key}"}}"#
+        )
+        .unwrap();
+        writeln!(
+            expected,
+            "{line} {}",
+            if is_refused { "refuse" } else { "pass" }
+        )
+        .unwrap();
+        refused += u32::from(is_refused);
+    }
+    assert!(
+        (500..4_500).contains(&refused),
+        "{refused} refusals, seed {seed}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("limits.toml"), limits).unwrap();
+    fs::write(at("access.log"), log).unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    // As from a pipe.
+    let log = File::open(at("access.log")).unwrap();
+    program
+        .args(["simulate", "-"])
+        .arg(at("limits.toml"))
+        .stdin(log);
+    let output = program
+        .arg("--decisions")
+        .arg(at("decisions"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let decisions = fs::read_to_string(at("decisions")).unwrap();
+    let decisions = decisions
+        .lines()
+        .zip(expected.lines())
+        .map(|(decided, expected)| {
+            assert!(
+                decided.starts_with(expected),
+                "{decided}, and the limiter: {expected}; seed {seed}"
+            );
+        });
+    assert_eq!(decisions.count(), 5_000);
+}
+
+#[test]
+fn a_policy_by_address_decides_a_log_as_it_decided_the_requests() {
+    replays_exactly(BY_ADDRESS, fastrand::u64(..));
+}
+
+#[test]
+fn several_policies_with_keys_tiers_lists_and_bans_do_too() {
+    replays_exactly(MANY, fastrand::u64(..));
+}
