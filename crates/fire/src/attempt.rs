@@ -132,6 +132,8 @@ pub enum Fallback {
     },
     /// It was refused: the whole budget might hold the cost, but a share could not.
     Refused,
+    /// The backend admitted it, and it was refused before its turn and gave that back: its line was closed.
+    Stopped,
     /// The backend admitted it, and it was refused and gave its turn back: the answer took so long that the turn would have come
     /// after its caller had gone.
     TooLate,
@@ -148,6 +150,15 @@ pub struct HttpAnswer {
     pub remaining: Vec<Option<u64>>,
 }
 
+/// The times at which a limiter asked its backend about an attempt, and heard of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asking {
+    /// The time of the question. A request that may wait has its place in the line by then, if it gets one.
+    pub asked_us: u64,
+    /// The time of the answer, just before the limiter heard it.
+    pub answered_us: u64,
+}
+
 /// The answers to an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptAnswer {
@@ -160,6 +171,9 @@ pub struct AttemptAnswer {
     /// The time at which it gave its turn back, before that had come.
     #[serde(default)]
     pub left_us: Option<u64>,
+    /// The times at which its limiter asked the backend, if that is known.
+    #[serde(default)]
+    pub asking: Option<Asking>,
 }
 
 impl From<Outcome> for AttemptAnswer {
@@ -169,6 +183,7 @@ impl From<Outcome> for AttemptAnswer {
             fallback: None,
             told: None,
             left_us: None,
+            asking: None,
         }
     }
 }
@@ -178,6 +193,9 @@ impl From<Outcome> for AttemptAnswer {
 pub struct Attempt {
     /// The asking process.
     pub asker: Asker,
+    /// The number of the limiter among those of its process.
+    #[serde(default)]
+    pub limiter: u32,
     /// The action.
     pub verb: Verb,
     /// The longest wait for its turn that the caller stated, if it stated one.
@@ -196,9 +214,13 @@ pub struct Attempt {
     pub fallback: Option<Fallback>,
     /// The answer over HTTP.
     pub told: Option<HttpAnswer>,
-    /// The time at which its caller gave the turn back, before that had come. The limiter then credits all that was taken.
+    /// The time at which its caller gave the turn back, before that had come, or its limiter did because its line was closed. The
+    /// limiter then credits all that was taken.
     #[serde(default)]
     pub left_us: Option<u64>,
+    /// The times at which its limiter asked the backend, if that is known.
+    #[serde(default)]
+    pub asking: Option<Asking>,
 }
 
 impl Attempt {
@@ -211,6 +233,7 @@ impl Attempt {
             fallback: heard.fallback,
             told: heard.told,
             left_us: heard.left_us,
+            asking: heard.asking,
             ..self
         }
     }

@@ -39,6 +39,9 @@ const CALM: Duration = Duration::from_secs(6);
 /// The time without faults after which some refused places must have been judged.
 const STILL: Duration = Duration::from_secs(40);
 
+/// The time after which some lines must have been full, and some closed while requests waited.
+const LONG: Duration = Duration::from_secs(60);
+
 /// The least number of decisions by which a run can be judged.
 const FEWEST: u64 = 300;
 
@@ -161,6 +164,7 @@ impl Campaign {
             deadline_us: Some(micros(DEADLINE)),
             holds: record.holds,
             knocks: record.knocks,
+            lines: record.lines,
         };
         progress("checking");
         let mut report = Report {
@@ -173,6 +177,24 @@ impl Campaign {
         if self.still >= STILL && report.findings.held.refused == 0 {
             let wrong = "no refused place could be judged: that shows nothing";
             report.other_wrongs.push(wrong.to_owned());
+        }
+        if self.time >= LONG && self.flaw.is_none() {
+            let lines = report.findings.lines;
+            let shown = [
+                (lines.full, "no line was full: that shows nothing"),
+                (
+                    lines.stopped,
+                    "no request waited in a line that was closed: that shows nothing",
+                ),
+                (
+                    lines.closed,
+                    "no request found a closed line: that shows nothing",
+                ),
+            ];
+            let missing = shown.into_iter().filter(|(times, _)| *times == 0);
+            report
+                .other_wrongs
+                .extend(missing.map(|(_, wrong)| wrong.to_owned()));
         }
         let is_sound = self.forgery.is_none() && self.flaw.is_none();
         if is_sound && !report.findings.is_possible() {
@@ -389,6 +411,7 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
                 let answer = backend.decide(&population.charges(&asked, &keys)).await;
                 attempts.push(Attempt {
                     asker: REFEREE,
+                    limiter: 0,
                     verb: Verb::Decide(asked.to_vec()),
                     waits_at_most_us: None,
                     sent_us,
@@ -398,6 +421,7 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
                     fallback: None,
                     told: None,
                     left_us: None,
+                    asking: None,
                 });
             }
         }

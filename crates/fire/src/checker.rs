@@ -17,6 +17,8 @@
 //!
 //! A caller that states how long it waits at most [waits no longer](deadline), and is refused only if its turn comes later.
 //!
+//! For each limiter of a process: [as many requests wait as its line has room for, and none once that is closed](lines).
+//!
 //! For each budget under which requests wait: [no request passes before its turn, and none overtakes](turns).
 //!
 //! For each key of a limit on how many at once: [no more than there are places](at_once), and no place refused that was free.
@@ -34,8 +36,10 @@ mod course;
 mod credit;
 mod deadline;
 mod least;
+mod lines;
 mod most;
 mod patience;
+mod places;
 mod rule;
 mod share;
 mod timeline;
@@ -54,6 +58,8 @@ pub use self::banned::BanFindings;
 use self::banned::check_bans;
 use self::course::Courses;
 use self::deadline::impatient;
+pub use self::lines::LineFindings;
+use self::lines::check_lines;
 pub(crate) use self::patience::Waits;
 use self::patience::belated;
 use self::rule::Rule;
@@ -98,6 +104,8 @@ pub struct Findings {
     pub impatient: u64,
     /// The findings about requests that wait for their turn.
     pub turns: TurnFindings,
+    /// The findings about the lines in which they wait.
+    pub lines: LineFindings,
 }
 
 impl Findings {
@@ -153,6 +161,9 @@ pub fn check(history: &History) -> Findings {
         });
         findings.wrong.extend(wrongs);
     }
+    let (of_lines, lines) = check_lines(history, &waits);
+    findings.wrong.extend(of_lines);
+    findings.lines = lines;
     findings.wrong.extend(share::overspent(history));
     findings.held = check_held(&history.holds, &history.disturbances, &history.waits);
     findings.banned = check_bans(history, &timelines);

@@ -5,6 +5,7 @@ mod machine;
 mod patience;
 mod record;
 mod replacing;
+mod restarting;
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +23,7 @@ use self::machine::watch_the_machine;
 use self::record::say;
 pub use self::record::{HolderFigures, Line};
 use self::replacing::replace_quotas;
+use self::restarting::restart;
 use crate::Result;
 use crate::attempt::{
     AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Manner, Outcome,
@@ -31,6 +33,7 @@ use crate::door::Entrance;
 use crate::flaw::Flaw;
 use crate::hold::{Grant, LEASE};
 use crate::holder::Places;
+use crate::instance::Instance;
 use crate::patience::Patience;
 use crate::population::{Population, SHARED_CALLERS};
 use crate::wall::now_us;
@@ -132,8 +135,12 @@ async fn ask(orders: &Orders) -> Result<()> {
     };
     let population = Population::of(orders.seed);
     let asker = orders.asker();
+    let entrance = Entrance::open(asker.door, backend, population, orders.flaw).await?;
+    if let Some(first) = entrance.instance() {
+        say(&Line::Waiting(first.line(orders.number)))?;
+    }
     let client = Arc::new(Client {
-        entrance: Entrance::open(asker.door, backend, population, orders.flaw).await?,
+        entrance,
         asker,
         orders: orders.clone(),
         next: AtomicU64::new(0),
@@ -147,6 +154,7 @@ async fn ask(orders: &Orders) -> Result<()> {
     workers.extend((0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(&client), holder))));
     workers.extend((0..KNOCKERS).map(|knocker| tokio::spawn(knock(Arc::clone(&client), knocker))));
     workers.push(tokio::spawn(replace_quotas(Arc::clone(&client))));
+    workers.push(tokio::spawn(restart(Arc::clone(&client))));
     tokio::spawn(watch_the_machine());
     input.await??;
     for worker in workers {
@@ -342,9 +350,13 @@ impl Client {
         promised_us: Option<u64>,
         patience: Patience,
     ) -> std::io::Result<(Outcome, Vec<OpenCharge>)> {
+        let instance = self.entrance.instance();
+        let limiter = instance.as_ref().map_or(0, Instance::number);
         let verb = Verb::Decide(asked.clone());
-        let number = self.begin_with(verb, promised_us, patience.waits_at_most_us())?;
-        let (heard, receipts) = self.entrance.ask(&asked, patience).await;
+        let most_us = patience.waits_at_most_us();
+        let number = self.begin_with(limiter, verb, promised_us, most_us)?;
+        let asking = self.entrance.ask(instance.as_ref(), &asked, patience);
+        let (heard, receipts) = asking.await;
         end(number, &heard)?;
         let mut taken = Vec::new();
         if let Outcome::Decided(decided) = &heard.outcome {
@@ -408,11 +420,12 @@ impl Client {
 
     /// Records an action before it is done.
     fn begin(&self, verb: Verb) -> std::io::Result<u64> {
-        self.begin_with(verb, None, None)
+        self.begin_with(0, verb, None, None)
     }
 
     fn begin_with(
         &self,
+        limiter: u32,
         verb: Verb,
         promised_us: Option<u64>,
         waits_at_most_us: Option<u64>,
@@ -420,6 +433,7 @@ impl Client {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let attempt = Attempt {
             asker: self.asker,
+            limiter,
             verb,
             waits_at_most_us,
             sent_us: now_us(),
@@ -429,6 +443,7 @@ impl Client {
             fallback: None,
             told: None,
             left_us: None,
+            asking: None,
         };
         say(&Line::Ask(number, attempt))?;
         Ok(number)

@@ -12,6 +12,7 @@ use crate::attempt::{Attempt, Outcome};
 use crate::client::{HolderFigures, Line, Orders};
 use crate::history::Wait;
 use crate::hold::Hold;
+use crate::instance::WaitingLine;
 use crate::knock::Knock;
 use crate::wall::now_us;
 
@@ -38,6 +39,7 @@ pub(crate) struct Record {
     pub(crate) waits: Vec<Wait>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) knocks: Vec<Knock>,
+    pub(crate) lines: Vec<WaitingLine>,
     /// The figures of the clients that ended by themselves.
     pub(crate) figures: Vec<HolderFigures>,
     /// The defects of the client itself.
@@ -109,6 +111,7 @@ impl Crew {
                     all.waits.extend(record.waits);
                     all.holds.extend(record.holds);
                     all.knocks.extend(record.knocks);
+                    all.lines.extend(record.lines);
                     all.figures.extend(record.figures);
                 }
                 Err(_panic) => all.wrongs.push("a record was not kept".to_owned()),
@@ -151,6 +154,7 @@ fn ended(process: &mut Child, until: Instant) -> Result<()> {
 fn record(process: u32, output: impl Read) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
     let (mut holds, mut knocks) = (HashMap::new(), HashMap::new());
+    let mut lines = HashMap::new();
     for line in BufReader::new(output)
         .lines()
         .map_while(std::io::Result::ok)
@@ -171,6 +175,9 @@ fn record(process: u32, output: impl Read) -> Record {
             Ok(Line::Knock(number, knock)) => {
                 knocks.insert(number, knock);
             }
+            Ok(Line::Waiting(line)) => {
+                lines.insert(line.limiter, line);
+            }
             Ok(Line::End(figures)) => record.figures.push(figures),
             Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
                 process,
@@ -189,6 +196,7 @@ fn record(process: u32, output: impl Read) -> Record {
     record
         .holds
         .extend(holds.map(|hold| hold.ends_with_its_process(ended_us)));
+    record.lines.extend(lines.into_values());
     let knocks = knocks.into_values();
     record
         .knocks

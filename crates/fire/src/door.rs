@@ -1,41 +1,31 @@
 //! The ways to ask: through the backend itself, a limiter, or a server with the layer around it.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::middleware::{Next, from_fn};
-use axum::response::Response;
-use axum::routing::get;
+use axum::http::{HeaderMap, StatusCode};
 use fastrand::Rng;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tokio::net::TcpListener;
-use tollgate::{CheckOutcome, ConfigError, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
-use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, Key, Receipt, Scope,
-};
+use tollgate::{CheckOutcome, ConfigError};
+use tollgate_core::{Backend, Receipt};
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
 use crate::attempt::{
-    AskedCharge, AttemptAnswer, DecisionRecord, Door, Fallback, HttpAnswer, Manner, Outcome,
+    AskedCharge, Asking, AttemptAnswer, DecisionRecord, Door, Fallback, HttpAnswer, Manner, Outcome,
 };
 use crate::flaw::Flaw;
+use crate::instance::Instance;
+use crate::observed::{DECIDED, ObservedBackend, SLOT, Slot};
 use crate::patience::Patience;
 use crate::population::{CALLER, COST, Population, WAITS_AT_MOST};
 use crate::terms::Terms;
 use crate::wall::now_us;
-
-/// The header in which the server tells its backend's decision, so that the checker has all numbers and not only those of the
-/// answer.
-const DECIDED: &str = "x-fire-decided";
 
 /// A door, open.
 #[derive(Debug)]
@@ -51,9 +41,8 @@ pub(crate) struct Entrance {
 #[derive(Debug)]
 enum Way {
     Backend,
-    /// Replaced only by a defect.
-    Limiter(Mutex<Limiter>),
-    Http(Box<Client<HttpConnector, Body>>, SocketAddr, Limiter),
+    Limiter(Mutex<Instance>),
+    Http(Box<Client<HttpConnector, Body>>, Mutex<Instance>),
 }
 
 impl Entrance {
@@ -63,15 +52,14 @@ impl Entrance {
         population: Population,
         flaw: Option<Flaw>,
     ) -> Result<Self> {
-        let limiter = || population.limiter(ObservedBackend(backend.clone()), flaw);
+        let observed = ObservedBackend::of(&backend, flaw);
+        let first = |is_served: bool| Instance::first(&population, observed, flaw, is_served);
         let way = match door {
             Door::Backend => Way::Backend,
-            Door::Limiter => Way::Limiter(Mutex::new(limiter()?)),
+            Door::Limiter => Way::Limiter(Mutex::new(first(false).await?)),
             Door::Http => {
                 let client = Client::builder(TokioExecutor::new()).build_http();
-                let limiter = limiter()?;
-                let server = serve(&limiter).await?;
-                Way::Http(Box::new(client), server, limiter)
+                Way::Http(Box::new(client), Mutex::new(first(true).await?))
             }
         };
         Ok(Self {
@@ -85,17 +73,39 @@ impl Entrance {
 
     /// Replaces the quotas by some version of theirs.
     pub(crate) fn replace_quotas(&self, rng: &mut Rng) -> std::result::Result<(), ConfigError> {
-        let has_limiter = !matches!(self.way, Way::Backend);
-        let version = Population::any_version(rng, has_limiter);
-        let limiter = match &self.way {
-            Way::Backend => {
-                self.version.store(version, Ordering::Relaxed);
-                return Ok(());
-            }
-            Way::Limiter(limiter) => lock(limiter).clone(),
-            Way::Http(_, _, limiter) => limiter.clone(),
+        let instance = self.instance();
+        let version = Population::any_version(rng, instance.is_some());
+        let Some(instance) = instance else {
+            self.version.store(version, Ordering::Relaxed);
+            return Ok(());
         };
-        limiter.replace(self.population.policies(version, self.flaw))
+        let policies = self.population.policies(version, self.flaw);
+        instance.limiter.replace(policies)
+    }
+
+    /// The limiter that is asked at present; `None` if the backend itself is asked.
+    pub(crate) fn instance(&self) -> Option<Instance> {
+        Some(lock(self.present()?).clone())
+    }
+
+    /// A limiter in place of this one, which is asked once it is [entered](Self::enter).
+    pub(crate) async fn next_instance(&self, rng: &mut Rng, last: &Instance) -> Result<Instance> {
+        let backend = ObservedBackend::of(&self.backend, self.flaw);
+        last.next(rng, &self.population, backend, self.flaw).await
+    }
+
+    /// From now on this limiter is asked. The one before lets those that wait go on.
+    pub(crate) fn enter(&self, instance: Instance) {
+        if let Some(present) = self.present() {
+            *lock(present) = instance;
+        }
+    }
+
+    fn present(&self) -> Option<&Mutex<Instance>> {
+        match &self.way {
+            Way::Backend => None,
+            Way::Limiter(instance) | Way::Http(_, instance) => Some(instance),
+        }
     }
 
     pub(crate) fn backend(&self) -> &RedisBackend {
@@ -135,20 +145,21 @@ impl Entrance {
         asked
     }
 
-    /// Asks, and gives up after a while if the caller leaves.
+    /// Asks, and gives up after a while if the caller leaves. The limiter is one that this entrance has given.
     pub(crate) async fn ask(
         &self,
+        instance: Option<&Instance>,
         asked: &[AskedCharge],
         mut patience: Patience,
     ) -> (AttemptAnswer, Vec<Receipt>) {
         if self.flaw == Some(Flaw::StatesNoWait) {
             patience.waits_at_most = None;
         }
-        let (heard, receipts) = match &self.way {
-            Way::Backend => self.decide(asked, patience).await,
-            Way::Limiter(limiter) => self.check(limiter, asked, patience).await,
-            Way::Http(client, server, _) => {
-                let told = request(client, *server, asked, patience);
+        let (heard, receipts) = match (&self.way, instance) {
+            (Way::Backend, _) | (_, None) => self.decide(asked, patience).await,
+            (Way::Limiter(_), Some(instance)) => self.check(instance, asked, patience).await,
+            (Way::Http(client, _), Some(instance)) => {
+                let told = request(client, instance, asked, patience);
                 let heard = match patience.leaves_after {
                     Some(patience) => tokio::time::timeout(patience, told).await.ok(),
                     None => Some(told.await),
@@ -186,11 +197,11 @@ impl Entrance {
 
     async fn check(
         &self,
-        limiter: &Mutex<Limiter>,
+        instance: &Instance,
         asked: &[AskedCharge],
         patience: Patience,
     ) -> (AttemptAnswer, Vec<Receipt>) {
-        let limiter = lock(limiter).clone();
+        let limiter = &instance.limiter;
         let nothing = || Outcome::Failed("nothing was asked".to_owned());
         let [asked] = asked else {
             return (nothing().into(), Vec::new());
@@ -223,19 +234,31 @@ impl Entrance {
                     // This gives the turn back.
                     drop(checking);
                     let closed = || Outcome::Unknown(Outcome::CLOSED.to_owned());
-                    let outcome = lock(&slot).take().map(|(outcome, _)| outcome);
-                    let decided = outcome.filter(|it| matches!(it, Outcome::Decided(_)));
+                    let told = lock(&slot).take();
+                    let decided = told.filter(|(it, _)| matches!(it, Outcome::Decided(_)));
+                    let asking = decided.as_ref().map(|(_, asking)| *asking);
+                    let outcome = decided.map(|(outcome, _)| outcome);
                     let heard = AttemptAnswer {
                         left_us: Some(left_us),
-                        ..decided.unwrap_or_else(closed).into()
+                        asking,
+                        ..outcome.unwrap_or_else(closed).into()
                     };
                     return (heard, Vec::new());
                 }
             },
         };
-        let (outcome, came_us) = lock(&slot).take().unwrap_or_else(|| (nothing(), now_us()));
-        if has_turn(&outcome) && checked.as_ref().is_ok_and(|checked| !checked.is_allowed()) {
-            return (too_late(outcome, came_us), Vec::new());
+        let Some((outcome, asking)) = lock(&slot).take() else {
+            return (nothing().into(), Vec::new());
+        };
+        let refused = match &checked {
+            Ok(checked) if checked.is_allowed() => None,
+            Ok(_denied) => Some(Fallback::TooLate),
+            Err(_unavailable) => Some(Fallback::Stopped),
+        };
+        if has_turn(&outcome)
+            && let Some(refused) = refused
+        {
+            return (without_turn(instance, outcome, asking, refused), Vec::new());
         }
         let is_decided = matches!(outcome, Outcome::Decided(_));
         let fallback = match &checked {
@@ -248,6 +271,7 @@ impl Entrance {
         };
         let heard = AttemptAnswer {
             fallback,
+            asking: Some(asking),
             ..outcome.into()
         };
         let receipts = checked.map(CheckOutcome::into_receipts);
@@ -260,12 +284,11 @@ impl Entrance {
         let is_let_through =
             matches!(heard.fallback, Some(Fallback::Decided { admitted, .. }) if admitted);
         match (flaw, &self.way) {
-            (Flaw::FreshShare, Way::Limiter(limiter)) if is_decided => {
-                let fresh = self
-                    .population
-                    .limiter(ObservedBackend(self.backend.clone()), None);
-                if let Ok(fresh) = fresh {
-                    *lock(limiter) = fresh;
+            (Flaw::FreshShare, Way::Limiter(instance)) if is_decided => {
+                let backend = ObservedBackend::of(&self.backend, None);
+                let mut present = lock(instance);
+                if let Ok(fresh) = present.fresh(&self.population, backend) {
+                    present.limiter = fresh;
                 }
             }
             (Flaw::ChargedAgain, _) if is_let_through => {
@@ -282,100 +305,16 @@ impl Entrance {
     }
 }
 
-/// The backend's last answer, and the time at which it came.
-type Slot = Arc<Mutex<Option<(Outcome, u64)>>>;
-
-tokio::task_local! {
-    /// The place where the backend's answers to the asking task are recorded.
-    static SLOT: Slot;
-}
-
-/// The backend of a limiter, with its answers recorded: a limiter tells neither the time of a decision nor the reason of a
-/// failure.
-#[derive(Debug)]
-pub(crate) struct ObservedBackend(RedisBackend);
-
-impl Backend for ObservedBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let answer = self.0.decide(charges);
-        let Ok(slot) = SLOT.try_with(Arc::clone) else {
-            return answer;
-        };
-        let terms = Terms::of_charges(charges);
-        Answer::later(async move {
-            let answer = answer.await;
-            *lock(&slot) = Some((Outcome::of(&answer).by(&terms), now_us()));
-            answer
-        })
-    }
-
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.0.decide_up_to(charges, at_least)
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn place(&self) -> Option<String> {
-        self.0.place()
-    }
-
-    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        self.0.figures(tell);
-    }
-
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        self.0.assume(charge)
-    }
-
-    fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.0.bans(scope)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-}
-
-/// A server of its own, for the life of the process.
-async fn serve(limiter: &Limiter) -> Result<SocketAddr> {
-    let headers = RateLimitHeaders::from(HeaderForm::Draft11).of_all_policies();
-    let app: Router = Router::new()
-        .route("/", get(async || "passed"))
-        .layer(RateLimitLayer::new(limiter).headers(headers))
-        .layer(from_fn(observe));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    Ok(address)
-}
-
-async fn observe(request: Request, next: Next) -> Response {
-    let slot = Slot::default();
-    let mut response = SLOT.scope(Arc::clone(&slot), next.run(request)).await;
-    let outcome = lock(&slot).take();
-    let text = outcome.and_then(|outcome| serde_json::to_vec(&outcome).ok());
-    if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
-        response.headers_mut().insert(DECIDED, value);
-    }
-    response
-}
-
 async fn request(
     client: &Client<HttpConnector, Body>,
-    server: SocketAddr,
+    instance: &Instance,
     asked: &[AskedCharge],
     patience: Patience,
 ) -> AttemptAnswer {
+    let lost = |why: String| AttemptAnswer::from(Outcome::Unknown(why));
+    let Some(server) = instance.server() else {
+        return lost("no server".to_owned());
+    };
     let mut request = Request::get(format!("http://{server}/"));
     if let Some(most) = patience.waits_at_most {
         request = request.header(WAITS_AT_MOST, most.as_millis().to_string());
@@ -386,19 +325,23 @@ async fn request(
             .header(format!("{CALLER}{policy}"), asked.budget.caller)
             .header(format!("{COST}{policy}"), asked.cost);
     }
-    let lost = |why: String| AttemptAnswer::from(Outcome::Unknown(why));
     let request = match request.body(Body::empty()) {
         Ok(request) => request,
         Err(error) => return lost(error.to_string()),
     };
     match client.request(request).await {
-        Ok(response) => heard(response.status(), response.headers(), asked),
+        Ok(response) => heard(instance, response.status(), response.headers(), asked),
         Err(error) => lost(error.to_string()),
     }
 }
 
 /// The content of a response.
-fn heard(status: StatusCode, headers: &HeaderMap, asked: &[AskedCharge]) -> AttemptAnswer {
+fn heard(
+    instance: &Instance,
+    status: StatusCode,
+    headers: &HeaderMap,
+    asked: &[AskedCharge],
+) -> AttemptAnswer {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let members = headers.get_all("ratelimit").iter();
     let members = members.filter_map(|line| line.to_str().ok());
@@ -415,12 +358,24 @@ fn heard(status: StatusCode, headers: &HeaderMap, asked: &[AskedCharge]) -> Atte
         remaining: asked.iter().map(left).collect(),
     };
     let decided = text(DECIDED).and_then(|text| serde_json::from_str(text).ok());
-    let nothing = || (Outcome::Failed(format!("only {status} was said")), 0);
-    let (outcome, came_us) = decided.unwrap_or_else(nothing);
-    if has_turn(&outcome) && told.status == 429 {
+    let decided: Option<(Outcome, Asking)> = decided;
+    let Some((outcome, asking)) = decided else {
         return AttemptAnswer {
             told: Some(told),
-            ..too_late(outcome, came_us)
+            ..Outcome::Failed(format!("only {status} was said")).into()
+        };
+    };
+    let refused = match told.status {
+        429 => Some(Fallback::TooLate),
+        503 => Some(Fallback::Stopped),
+        _ => None,
+    };
+    if has_turn(&outcome)
+        && let Some(refused) = refused
+    {
+        return AttemptAnswer {
+            told: Some(told),
+            ..without_turn(instance, outcome, asking, refused)
         };
     }
     let fallback = match (&outcome, told.status) {
@@ -440,6 +395,7 @@ fn heard(status: StatusCode, headers: &HeaderMap, asked: &[AskedCharge]) -> Atte
         fallback,
         told: Some(told),
         left_us: None,
+        asking: Some(asking),
     }
 }
 
@@ -449,11 +405,22 @@ fn has_turn(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Decided(decided) if decided.admitted && waits(decided))
 }
 
-/// The answer to a request that was refused although the backend had admitted it.
-fn too_late(outcome: Outcome, came_us: u64) -> AttemptAnswer {
+/// The answer to a request that was refused although the backend had admitted it. It gave its turn back when the answer came, or
+/// when the line was closed.
+fn without_turn(
+    instance: &Instance,
+    outcome: Outcome,
+    asking: Asking,
+    refused: Fallback,
+) -> AttemptAnswer {
+    let closing_us = match refused {
+        Fallback::Stopped => instance.closing_us().unwrap_or_default(),
+        _ => 0,
+    };
     AttemptAnswer {
-        fallback: Some(Fallback::TooLate),
-        left_us: Some(came_us),
+        fallback: Some(refused),
+        left_us: Some(asking.answered_us.max(closing_us)),
+        asking: Some(asking),
         ..outcome.into()
     }
 }

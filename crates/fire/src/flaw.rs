@@ -18,18 +18,39 @@ pub enum Flaw {
     StatesNoWait,
     /// All of its requests spend the share that is kept for the important ones.
     SpendsKept,
+    /// One more of its requests waits than its line has room for.
+    OneMoreWaits,
+    /// The last place of its line stays free.
+    OneFewerWaits,
+    /// Its line stays open when it is closed.
+    NeverCloses,
+    /// Its requests keep their turns when they leave.
+    KeepsTurns,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
         Self::PassesEarly,
         Self::StatesNoWait,
         Self::SpendsKept,
+        Self::OneMoreWaits,
+        Self::OneFewerWaits,
+        Self::NeverCloses,
+        Self::KeepsTurns,
     ];
+
+    /// True if it shows while requests wait, in a run without faults.
+    #[must_use]
+    pub fn is_of_line(self) -> bool {
+        matches!(
+            self,
+            Self::OneMoreWaits | Self::OneFewerWaits | Self::NeverCloses | Self::KeepsTurns
+        )
+    }
 
     /// The name.
     #[must_use]
@@ -41,6 +62,10 @@ impl Flaw {
             Self::PassesEarly => "passes-early",
             Self::StatesNoWait => "states-no-wait",
             Self::SpendsKept => "spends-kept",
+            Self::OneMoreWaits => "one-more-waits",
+            Self::OneFewerWaits => "one-fewer-waits",
+            Self::NeverCloses => "never-closes",
+            Self::KeepsTurns => "keeps-turns",
         }
     }
 }

@@ -7,6 +7,7 @@ use tollgate_core::Quota;
 
 use crate::attempt::Attempt;
 use crate::hold::Hold;
+use crate::instance::WaitingLine;
 use crate::knock::Knock;
 
 /// The input of the checker.
@@ -37,6 +38,9 @@ pub struct History {
     /// The requests under a policy with a ban, in any order.
     #[serde(default)]
     pub knocks: Vec<Knock>,
+    /// The lines of all limiters. A limiter of a history without them has room for all that wait.
+    #[serde(default)]
+    pub lines: Vec<WaitingLine>,
 }
 
 /// A process got no processor, between two points in time.

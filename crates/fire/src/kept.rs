@@ -50,6 +50,7 @@ mod tests {
         let seed = 7;
         let attempt = Attempt {
             asker: Asker::default(),
+            limiter: 0,
             verb: Verb::Reset(Budget {
                 policy: 0,
                 caller: 1,
@@ -62,6 +63,7 @@ mod tests {
             fallback: None,
             told: None,
             left_us: None,
+            asking: None,
         };
         let history = History {
             attempts: vec![attempt],

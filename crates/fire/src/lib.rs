@@ -28,8 +28,10 @@ mod forgery;
 mod history;
 mod hold;
 mod holder;
+mod instance;
 mod kept;
 mod knock;
+mod observed;
 mod patience;
 mod population;
 mod result;
@@ -39,11 +41,13 @@ mod terms;
 mod wall;
 
 pub use attempt::{
-    AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Fallback, HttpAnswer,
-    Manner, Outcome, Verb, VerdictRecord,
+    AskedCharge, Asker, Asking, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Fallback,
+    HttpAnswer, Manner, Outcome, Verb, VerdictRecord,
 };
 pub use campaign::{Campaign, DEADLINE, Report};
-pub use checker::{BanFindings, Findings, HeldFindings, TurnFindings, Violation, check};
+pub use checker::{
+    BanFindings, Findings, HeldFindings, LineFindings, TurnFindings, Violation, check,
+};
 pub use clock::Clockwork;
 pub use crew::CLIENT;
 pub use fault::{Fault, Topology};
@@ -51,6 +55,7 @@ pub use flaw::Flaw;
 pub use forgery::Forgery;
 pub use history::{Disturbance, Effect, History, Home, Wait};
 pub use hold::{Grant, Hold};
+pub use instance::WaitingLine;
 pub use kept::check_again;
 pub use knock::{Guarded, Knock};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};

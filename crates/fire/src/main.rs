@@ -227,13 +227,13 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | of that judged | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | of that judged | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | owed a place | found no room | refused when closed | found it closed | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("{}|", "| --- ".repeat(38));
+    println!("{}|", "| --- ".repeat(42));
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -255,6 +255,10 @@ fn print(reports: &[Report]) {
             found.impatient,
             found.turns.left,
             found.turns.in_gaps,
+            found.turns.owed_place,
+            found.lines.full,
+            found.lines.stopped,
+            found.lines.closed,
             found.turns.strict,
             found.turns.after_loss,
             found.turns.after_step,

@@ -155,8 +155,10 @@ impl Population {
         &self,
         backend: impl Backend,
         flaw: Option<Flaw>,
+        max_waiting: usize,
     ) -> Result<Limiter, ConfigError> {
         let limiter = Limiter::builder().policies(self.policies(0, flaw));
+        let limiter = limiter.max_waiting(max_waiting);
         let waits_at_most = HeaderName::from_static(WAITS_AT_MOST);
         let limiter = limiter.deadline_header(waits_at_most);
         limiter.backend(backend).build()

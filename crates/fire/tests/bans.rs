@@ -414,3 +414,44 @@ fn every_number_that_is_changed_is_caught() {
         assert!(!judged(&history).wrong.is_empty(), "change {number}");
     }
 }
+
+/// A case that was found under fire, with other figures: one call carries the last strike of an unimportant request, and an
+/// important one that the ban refuses although its class has room.
+#[test]
+fn a_ban_that_begins_in_a_call_refuses_the_important_of_that_call() {
+    // given requests of which the last two are decided in one call
+    let population = Population::of(1);
+    let of = |is_important: bool| Guarded::of(&population, 0, is_important);
+    let mut states = of(true).charges().map(|charge| State::full(charge.quota));
+    let unimportant = (0..9).map(|number| (number, false));
+    let knocks = unimportant.chain([(8, true)]).map(|(at_us, is_important)| {
+        let at = Timestamp::from_micros(START_US + at_us);
+        let decision = decide(at, &of(is_important).charges(), &mut states[..]);
+        Knock {
+            process: 0,
+            caller: 0,
+            is_important,
+            sent_us: START_US + at_us,
+            heard_us: START_US + 100,
+            outcome: Outcome::of(&Ok(decision)),
+        }
+    });
+    let mut knocks: Vec<_> = knocks.collect();
+
+    // when their answers are recorded in either order
+    for _ in 0..2 {
+        let history = History {
+            knocks: knocks.clone(),
+            ..History::default()
+        };
+        let findings = check(&history).banned;
+
+        // then the strike comes first
+        assert_eq!(findings.wrong, [""; 0]);
+        assert_eq!(
+            (findings.knocks, findings.begun, findings.banned),
+            (10, 1, 1)
+        );
+        knocks.swap(8, 9);
+    }
+}

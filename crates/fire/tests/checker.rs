@@ -193,6 +193,7 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
     };
     let attempt = |sent_us: u64, verb: Verb, outcome: Outcome| Attempt {
         asker: Asker::default(),
+        limiter: 0,
         verb,
         waits_at_most_us: None,
         sent_us: SECOND + sent_us,
@@ -202,6 +203,7 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
         fallback: None,
         told: None,
         left_us: None,
+        asking: None,
     };
     let (first_ahead_us, ahead_us) = (26_848_073, 5_062_220);
     let quota = population.quotas()[budget.policy];
@@ -294,6 +296,7 @@ fn a_charge_shows_although_more_was_lost_than_debts_may_reach() {
         let decision = decide(at, &charges, &mut [State::full(&quota)][..]);
         history.attempts.push(Attempt {
             asker: Asker::default(),
+            limiter: 0,
             verb: Verb::Decide(asked.to_vec()),
             waits_at_most_us: None,
             sent_us,
@@ -303,6 +306,7 @@ fn a_charge_shows_although_more_was_lost_than_debts_may_reach() {
             fallback: None,
             told: None,
             left_us: None,
+            asking: None,
         });
         let lost_us = sent_us - 200;
         let lost = Disturbance::of_all(Effect::MaybeLoss, lost_us, lost_us + 100);

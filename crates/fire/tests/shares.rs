@@ -161,6 +161,7 @@ impl Simulation {
         self.wall_us += self.rng.u64(0..500);
         let attempt = Attempt {
             asker,
+            limiter: 0,
             verb: Verb::Decide(asked),
             waits_at_most_us: None,
             sent_us,
@@ -170,6 +171,7 @@ impl Simulation {
             fallback: None,
             told: None,
             left_us: None,
+            asking: None,
         };
         let mut attempt = attempt.heard(self.wall_us, heard);
         // It goes on when its turn comes, while the others are served.

@@ -123,7 +123,28 @@ fn a_process_that_is_wrong_about_its_share_is_caught() {
         assert!(is_caught, "{flaw:?}");
     };
     std::thread::scope(|scope| {
-        for flaw in Flaw::ALL {
+        for flaw in Flaw::ALL.into_iter().filter(|flaw| !flaw.is_of_line()) {
+            scope.spawn(move || caught(flaw));
+        }
+    });
+}
+
+/// A process that lets too many or too few wait, or that does not close its line or give turns back, is caught. Nothing else is
+/// done to it: a turn is surely lost only if nothing was in the way of its credit.
+#[test]
+fn a_process_that_is_wrong_about_its_line_is_caught() {
+    let caught = |flaw: Flaw| {
+        let run = ["--topology", "single", "--seconds", "1", "--still", "10"];
+        let only = ["--only", "CLIENT KILL", "--without-clock"];
+        let run = [&run[..], &only, &["--flaw", flaw.name()]].concat();
+        let is_caught = (0..TRIES).any(|_| {
+            let (is_well, text) = fire(&run);
+            !is_well && text.contains("WRONG: single: attempt")
+        });
+        assert!(is_caught, "{flaw:?}");
+    };
+    std::thread::scope(|scope| {
+        for flaw in Flaw::ALL.into_iter().filter(|flaw| flaw.is_of_line()) {
             scope.spawn(move || caught(flaw));
         }
     });

@@ -109,6 +109,7 @@ impl Story {
     fn note(&mut self, verb: Verb, outcome: Outcome, receipt: Option<Receipt>) -> usize {
         self.history.attempts.push(Attempt {
             asker: Asker::default(),
+            limiter: 0,
             verb,
             waits_at_most_us: None,
             sent_us: self.now_us,
@@ -118,6 +119,7 @@ impl Story {
             fallback: None,
             told: None,
             left_us: None,
+            asking: None,
         });
         self.receipts.push(receipt);
         self.now_us += INTERVAL_US / 10;
@@ -579,4 +581,57 @@ fn one_who_leaves_after_a_loss_may_free_a_place_behind_the_line() {
 
     story(true).is_possible();
     story(false).is_wrong("outside of a line");
+}
+
+#[test]
+fn a_place_that_was_given_back_and_that_the_next_does_not_get_is_caught() {
+    // given a line of which one leaves, in the middle or at its end
+    for left in [9, 14] {
+        let story = || {
+            let mut story = Story::of(15);
+            // So that its own stretch lies ahead for long enough.
+            assert!(story.decided(left).verdicts[0].wait_us > 8 * INTERVAL_US);
+            story.pause(INTERVAL_US / 2);
+            story
+        };
+
+        // when the next comes soon
+        let mut kept = story();
+        kept.credit(left);
+        kept.pause(3 * INTERVAL_US);
+        let next = kept.ask();
+
+        // then it gets the place
+        kept.is_possible();
+        assert_eq!(kept.findings().turns.owed_place, 1);
+
+        // and otherwise that is caught, whether it waits for longer or is refused
+        let mut lost = story();
+        lost.note_credit(left);
+        lost.pause(3 * INTERVAL_US);
+        lost.ask();
+        lost.is_wrong("had been given back");
+        let wait_us = kept.decided(next).verdicts[0].wait_us;
+        let mut refused = story();
+        refused.note_credit(left);
+        refused.pause(3 * INTERVAL_US);
+        refused.ask_for(wait_us);
+        refused.is_wrong("had been given back");
+
+        // but not if more was charged, which stands where the place of the last was
+        let mut debited = story();
+        debited.credit(left);
+        debited.note(Verb::Debit(BUDGET, 1), Outcome::Told, None);
+        debited.pause(3 * INTERVAL_US);
+        debited.ask();
+        assert_eq!(debited.findings().turns.owed_place, 0);
+
+        // if its client was cut off, so that the credit may be late, or if another may have taken it
+        lost.disturb(Effect::Trouble);
+        let from_us = lost.history.attempts[15].sent_us;
+        lost.history.disturbances[0] = Disturbance::trouble(from_us, from_us + 10);
+        assert_eq!(lost.findings().turns.owed_place, 0);
+        kept.history.attempts[0].outcome = Outcome::Unknown("no answer".to_owned());
+        assert_eq!(kept.findings().turns.owed_place, 0);
+    }
 }

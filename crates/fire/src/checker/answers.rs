@@ -6,7 +6,7 @@ use crate::attempt::{
 };
 use crate::history::History;
 
-use super::attempts::TIMER_US;
+use super::patience::TIMER_US;
 use super::share::share_of;
 
 /// A contradiction between the failure rule or a response, and the backend's answer.
@@ -33,6 +33,10 @@ fn misruled(history: &History, asked: &[AskedCharge], attempt: &Attempt) -> Opti
     if *fallback == Fallback::TooLate {
         return (!is_too_late(attempt))
             .then(|| "it was refused, and would have had its turn in time".to_owned());
+    }
+    if *fallback == Fallback::Stopped {
+        // Its line says whether it was closed.
+        return (!is_decided).then(|| "no backend decided, and a turn was given back".to_owned());
     }
     if is_decided {
         return Some("the backend had decided, and the rule for its failure acted".to_owned());
@@ -68,6 +72,11 @@ fn misstated(
             // The time by which the turn was too late.
             retry_after_s: Some(told.retry_after_s.unwrap_or_default().max(1)),
             remaining: told.remaining.clone(),
+        },
+        (_, Some(Fallback::Stopped)) => HttpAnswer {
+            status: 503,
+            retry_after_s: None,
+            remaining: vec![None; asked.len()],
         },
         (Outcome::Decided(decided), _) => of_decision(asked, decided),
         (_, Some(Fallback::Decided { admitted, .. })) => HttpAnswer {

@@ -1,12 +1,11 @@
 //! The checks of an attempt by itself.
 
 use super::course::Courses;
+use super::patience::TIMER_US;
+use super::places::is_turned_away;
 use super::timeline::Timelines;
 use crate::attempt::{AskedCharge, Attempt, DecisionRecord, Door, Manner, Outcome, VerdictRecord};
 use crate::history::{Disturbance, Effect, History};
-
-/// The largest error of a process's own timer beside its clock.
-pub(super) const TIMER_US: u64 = 2_000;
 
 /// The longest wait of a client for a promise.
 const LONGEST_WAIT_US: u64 = 4_000_000;
@@ -101,6 +100,8 @@ pub(super) fn broken_promise(
         courses.is_doubtful(budget, from, to)
             || meanwhile.any(|it| steps(it) && it.concerns(timelines.home(budget)))
     });
+    // A caller that found no room in the line was promised a turn in it.
+    let is_void = is_void || is_turned_away(history, attempt);
     let is_broken = !is_void && at_us >= promised_us && !admitted;
     is_broken.then(|| format!("denied at {at_us}, and {promised_us} was promised"))
 }

@@ -8,7 +8,7 @@ use super::most::Doubt;
 use super::rule::Rule;
 use super::timeline::{Moment, Timeline, Timelines};
 use super::trial::{Course, Loss, Observation, Stray, UncertainCharge};
-use crate::attempt::{AskedCharge, Attempt, Budget, Manner, Outcome, Verb, VerdictRecord};
+use crate::attempt::{AskedCharge, Attempt, Budget, Door, Manner, Outcome, Verb, VerdictRecord};
 use crate::history::{Disturbance, Effect, History};
 
 /// An observation of a budget, with its attempt, and the other events.
@@ -21,7 +21,11 @@ pub(super) struct Courses(BTreeMap<Budget, BudgetEvents>);
 impl Courses {
     pub(super) fn of(history: &History, timelines: &Timelines<'_>) -> Self {
         let mut courses = Self::default();
-        let reader = Reader { history, timelines };
+        let reader = Reader {
+            history,
+            timelines,
+            hindrances: hindrances(history),
+        };
         for (number, attempt) in history.attempts.iter().enumerate() {
             for budget in attempt.verb.budgets() {
                 courses.0.entry(budget).or_default();
@@ -67,6 +71,8 @@ impl Courses {
 struct Reader<'a> {
     history: &'a History,
     timelines: &'a Timelines<'a>,
+    /// The times in which each process got no answer or no processor.
+    hindrances: BTreeMap<u32, Vec<(u64, u64)>>,
 }
 
 impl Reader<'_> {
@@ -243,7 +249,25 @@ impl Reader<'_> {
             // It was rounded up.
             shows_until_us: (of.at_us + of.reset_after_us).saturating_sub(1),
             is_certain: charged.is_some() && self.is_certain(attempt),
+            returned_by: charged.and_then(|_| self.returned_by(attempt, sent_us, budget)),
         }
+    }
+
+    /// The time by which a credit surely was done that was made between this time and the end of the attempt, if nothing was in its
+    /// way for long before.
+    fn returned_by(&self, attempt: &Attempt, sent_us: u64, budget: Budget) -> Option<Moment> {
+        if attempt.outcome.is_silence() || attempt.outcome.is_unheard() {
+            return None;
+        }
+        let from_us = sent_us.saturating_sub(AFTERMATH_US);
+        let to_us = attempt.heard_us.saturating_add(RETURNS_US);
+        let mut disturbances = self.history.disturbances.iter();
+        let is_disturbed = disturbances.any(|it| it.from_us <= to_us && it.to_us >= from_us);
+        let hindrances = self.hindrances.get(&attempt.asker.process).into_iter();
+        let mut hindrances = hindrances.flatten();
+        let is_hindered =
+            hindrances.any(|(start_us, end_us)| *start_us <= to_us && *end_us >= sent_us);
+        (!is_disturbed && !is_hindered).then(|| self.timeline(budget).latest(to_us))
     }
 
     /// Says whether an action without an answer is certain: no fault was in its way, and its client lived on.
@@ -271,6 +295,42 @@ impl Reader<'_> {
             is_takeover: !is_certain,
         })
     }
+}
+
+/// The time within which a credit is done if nothing is in its way: it leaves with the next call.
+const RETURNS_US: u64 = 100_000;
+
+/// The time after a disturbance in which a process may still find that a connection is dead.
+const AFTERMATH_US: u64 = 1_000_000;
+
+/// A time without an answer or a processor that may delay a credit.
+const HINDRANCE_US: u64 = 40_000;
+
+/// The times in which each process was kept waiting for longer than usual, by the servers or by the machine.
+fn hindrances(history: &History) -> BTreeMap<u32, Vec<(u64, u64)>> {
+    let mut all: BTreeMap<u32, Vec<_>> = BTreeMap::new();
+    let attempts = history.attempts.iter();
+    let slow = attempts.filter(|it| {
+        let is_slow = it.answered_us() - it.sent_us > HINDRANCE_US;
+        matches!(it.outcome, Outcome::Failed(_))
+            || is_slow && it.asker.door == Door::Backend
+            || it.outcome.is_silence()
+            || it
+                .asking
+                .is_some_and(|it| it.answered_us - it.asked_us > HINDRANCE_US)
+    });
+    for attempt in slow {
+        let hindrance = (attempt.sent_us, attempt.heard_us);
+        all.entry(attempt.asker.process)
+            .or_default()
+            .push(hindrance);
+    }
+    let waits = history.waits.iter();
+    for wait in waits.filter(|it| it.to_us - it.from_us > HINDRANCE_US) {
+        let hindrance = (wait.from_us, wait.to_us);
+        all.entry(wait.process).or_default().push(hindrance);
+    }
+    all
 }
 
 /// The latest time at which a call may reach the server that was made and over at these times.

@@ -20,4 +20,6 @@ pub(super) struct Credit {
     pub(super) shows_until_us: u64,
     /// True if it surely was done by the end.
     pub(super) is_certain: bool,
+    /// The time by which it surely was done if nothing was in its way, which it is not known to be after a disturbance.
+    pub(super) returned_by: Option<Moment>,
 }

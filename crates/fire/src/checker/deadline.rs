@@ -1,6 +1,7 @@
 //! Says whether each request waits no longer than its caller stated, and whether the backend was asked by the terms of then.
 
-use super::attempts::TIMER_US;
+use super::patience::TIMER_US;
+use super::places::{has_line, took_us};
 use crate::attempt::{Attempt, DecisionRecord, Door, Outcome};
 use crate::history::History;
 use crate::terms::Terms;
@@ -33,7 +34,10 @@ fn foreign_terms(history: &History, attempt: &Attempt, decided: &DecisionRecord)
             Some(us) => us.saturating_sub(took_us).min(version.wait_us),
             None => version.wait_us,
         };
-        terms.burst == version.burst && (shortest_us..=longest_us).contains(&terms.wait_us)
+        // Without a place in the line it cannot wait: see `lines`.
+        let is_turned_away = || terms.wait_us == 0 && has_line(history, attempt);
+        terms.burst == version.burst
+            && ((shortest_us..=longest_us).contains(&terms.wait_us) || is_turned_away())
     };
     let charges = attempt.verb.asked().iter().zip(&decided.verdicts);
     charges.into_iter().find_map(|(asked, said)| {
@@ -45,13 +49,4 @@ fn foreign_terms(history: &History, attempt: &Attempt, decided: &DecisionRecord)
             format!("asked by {terms:?} under policy {policy}, and its caller stated {stated_us:?}")
         })
     })
-}
-
-/// The time from the question to the decision. For a request that left, only the whole time is known.
-fn took_us(attempt: &Attempt) -> u64 {
-    let until_us = match attempt.left_us {
-        Some(left_us) => left_us,
-        None => attempt.answered_us(),
-    };
-    until_us.saturating_sub(attempt.sent_us)
 }

@@ -6,7 +6,10 @@ use crate::attempt::Attempt;
 use crate::history::{History, Wait};
 
 /// The lateness of an answer that is allowed on a machine that keeps no process waiting.
-const GRACE_US: u64 = 250_000;
+pub(super) const GRACE_US: u64 = 250_000;
+
+/// The largest error of a process's own timer beside its clock.
+pub(super) const TIMER_US: u64 = 2_000;
 
 /// The lateness up to which a wait for a processor counts twice. One that is longer explains itself alone.
 const TWICE_US: u64 = 2_000_000;

@@ -38,15 +38,17 @@ pub(super) fn share_of(whole: &Quota) -> Quota {
 
 /// The impossible in the shares of all processes.
 pub(super) fn overspent(history: &History) -> Vec<Violation> {
-    let mut processes: BTreeMap<u32, Vec<(usize, &Attempt)>> = BTreeMap::new();
+    // A limiter that is restarted has a share of its own.
+    let mut limiters: BTreeMap<(u32, u32), Vec<(usize, &Attempt)>> = BTreeMap::new();
     for (number, attempt) in history.attempts.iter().enumerate() {
         let is_question = matches!(attempt.verb, Verb::Decide(_));
         if attempt.asker.door != Door::Backend && is_question {
-            let asked = processes.entry(attempt.asker.process).or_default();
+            let limiter = (attempt.asker.process, attempt.limiter);
+            let asked = limiters.entry(limiter).or_default();
             asked.push((number, attempt));
         }
     }
-    let process = |attempts: &Vec<(usize, &Attempt)>| {
+    let limiter = |attempts: &Vec<(usize, &Attempt)>| {
         let clock = OutageClock::of(attempts);
         let budgets = by_budget(attempts).into_iter();
         let wrongs = budgets.filter_map(|(budget, all)| {
@@ -60,7 +62,7 @@ pub(super) fn overspent(history: &History) -> Vec<Violation> {
         });
         wrongs.collect::<Vec<_>>()
     };
-    processes.values().flat_map(process).collect()
+    limiters.values().flat_map(limiter).collect()
 }
 
 /// The times at which the clock of a process's shares surely stood still.

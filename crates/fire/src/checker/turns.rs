@@ -11,6 +11,7 @@
 //! * [no two stretches overlap](order), but for what was given back. A charge stands behind all that were decided before it, or in
 //!   the stretches of requests that left. A credit of a charge that has passed excuses nothing, if a request waited for as long as
 //!   the credit may have arrived;
+//! * [the next that fits](unused) gets the place of a request that surely has left;
 //! * [no time](passing) lets through more than a burst and its rate, by the times of the turns, and a burst and a line more for
 //!   each loss.
 //!
@@ -24,6 +25,7 @@ mod line;
 mod numbers;
 mod order;
 mod passing;
+mod unused;
 
 use tollgate_core::Quota;
 
@@ -49,6 +51,8 @@ pub struct TurnFindings {
     pub after_step: u64,
     /// The charges that may have taken a place whose request or answer was lost.
     pub in_doubt: u64,
+    /// The requests that surely had a place to take that another had left.
+    pub owed_place: u64,
 }
 
 impl TurnFindings {
@@ -90,7 +94,9 @@ impl TurnFindings {
         let numbers = numbers::contradiction(&line, seen);
         let ends = ends::impossible(&line, seen);
         let exceeded = passing::exceeded(&line);
-        [numbers, ends, misplaced, exceeded]
+        let (unused, owed_place) = unused::unused(&line, seen);
+        self.owed_place += owed_place;
+        [numbers, ends, misplaced, exceeded, unused]
             .into_iter()
             .flatten()
             .collect()

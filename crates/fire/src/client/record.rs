@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{Attempt, AttemptAnswer};
 use crate::hold::Hold;
+use crate::instance::WaitingLine;
 use crate::knock::Knock;
 
 /// The record of a client, a line for each entry.
@@ -19,6 +20,8 @@ pub enum Line {
     Hold(u64, Hold),
     /// A request under a policy with a ban is about to be made, and once more with its answer.
     Knock(u64, Knock),
+    /// The line of a limiter, which is about to be used, or is being closed.
+    Waiting(WaitingLine),
     /// The figures of the process's backend at its end.
     End(HolderFigures),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.

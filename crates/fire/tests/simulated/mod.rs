@@ -422,6 +422,7 @@ impl Simulation {
     fn note(&mut self, verb: Verb, sent_us: u64, outcome: Outcome) {
         self.history.attempts.push(Attempt {
             asker: Asker::default(),
+            limiter: 0,
             verb,
             waits_at_most_us: None,
             sent_us,
@@ -431,6 +432,7 @@ impl Simulation {
             fallback: None,
             told: None,
             left_us: None,
+            asking: None,
         });
     }
 

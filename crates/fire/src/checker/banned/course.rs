@@ -106,7 +106,8 @@ impl CallerCourse {
         None
     }
 
-    /// Puts the decisions in their order. Of those at one time, in one call, each leaves less than the one before.
+    /// Puts the decisions in their order. Of those at one time, in one call, each leaves less than the one before, and the strike
+    /// that begins a ban comes before the requests that the ban refuses: those may be of a class for which there still is room.
     pub(super) fn sort(&mut self) {
         self.seen.sort_by_key(|(moment, seen)| {
             let left = Reverse(seen.ban.remaining);
@@ -116,6 +117,7 @@ impl CallerCourse {
                 !seen.admitted,
                 !seen.ban.passes,
                 left,
+                seen.quota.passes,
             )
         });
     }

@@ -34,8 +34,8 @@ pub(super) struct GivenBack {
     pub(super) to: Moment,
     pub(super) n: u64,
     /// The time of the charge, and the end of its stretch.
-    charge: (u64, u128),
-    turn_us: u64,
+    pub(super) charge: (u64, u128),
+    pub(super) turn_us: u64,
     /// The part of the stretch that is free if the charge left before its turn.
     pub(super) freed: Stretch,
     /// True if it may have come before the turn.
@@ -46,6 +46,8 @@ pub(super) struct GivenBack {
     pub(super) moves_up: bool,
     /// True if its charge may be one of an earlier clock, or of data that were lost since. It may free what others stand in.
     pub(super) is_stray: bool,
+    /// The time by which it surely was done, if that is known.
+    pub(super) returned_by: Option<Moment>,
 }
 
 /// A charge that may have been taken, and may have been given back because its client did not hear of it.
@@ -69,6 +71,8 @@ pub(super) struct Line<'a> {
     pub(super) taken: Vec<Taken>,
     pub(super) given_back: Vec<GivenBack>,
     pub(super) unheard: Vec<Unheard>,
+    /// True if the quota is replaced now and then.
+    pub(super) is_replaced: bool,
 }
 
 impl<'a> Line<'a> {
@@ -104,6 +108,7 @@ impl<'a> Line<'a> {
             taken,
             given_back: Vec::new(),
             unheard: Vec::new(),
+            is_replaced: !replacements.is_empty(),
         };
         let credits = course.credits.iter();
         line.given_back = credits.map(|credit| line.given_back(credit)).collect();
@@ -190,6 +195,7 @@ impl<'a> Line<'a> {
             is_of_one_clock: known.is_some(),
             moves_up: known.is_none(),
             is_stray: known.is_none_or(|charged| self.is_lost_between(charged, credit.to)),
+            returned_by: credit.returned_by,
         }
     }
 
