@@ -2,7 +2,7 @@
 //!
 //! | callers | how they come |
 //! | --- | --- |
-//! | readers, 9 of 10 requests | each reads pages by day more than by night: a page and its seven parts in one second, and never another page within 10 s |
+//! | readers, most of all | each reads pages by day more than by night: a page and its seven parts in one second, and never another page within 10 s |
 //! | an office of 200 readers behind one address | the same, each with a program of its own |
 //! | a broken client | tries again five times a second for two hours |
 //! | a scanner | 40 requests a second for ten minutes |

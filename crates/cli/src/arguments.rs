@@ -1,6 +1,7 @@
 //! The arguments of the program, and its help.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Verb {
     Check(CheckArguments),
     Simulate(SimulateArguments),
+    Suggest(SuggestArguments),
 }
 
 /// Says whether a file of limits is valid, what it covers, and what a change means for callers.
@@ -68,6 +70,62 @@ pub(crate) struct SimulateArguments {
     pub(crate) decisions: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: ReadingArguments,
+}
+
+/// Finds limits that would have refused no more than a stated share of the callers of an access log.
+///
+/// For each caller and 30 rates it finds the least burst that refuses none of the caller's requests. Half of the callers serve to
+/// find the limits, and the other half to check them. Exit codes: 0 limits were found; 1 the log cannot be read; 2 the arguments
+/// make no sense.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tollgate suggest access.log --refuse 0.1%
+  tollgate suggest app.json.log --key header:x-api-key --path '/api/{*path}'
+  tollgate suggest access.log --path /login --method POST --json")]
+pub(crate) struct SuggestArguments {
+    /// The log: plain, gzip or zstd; - is standard input, which is read once, so that requests are not counted.
+    pub(crate) log: PathBuf,
+    /// What tells callers apart: ip, user or header:NAME.
+    #[arg(long, default_value = "ip")]
+    pub(crate) key: Identify,
+    /// The share of callers that may be refused at any time.
+    #[arg(long, value_name = "SHARE", default_value = "0.1%")]
+    pub(crate) refuse: Share,
+    /// Looks only at these paths, in axum's syntax. May be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) path: Vec<String>,
+    /// Looks only at requests of these methods. May be given several times.
+    #[arg(long)]
+    pub(crate) method: Vec<String>,
+    /// Writes the report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArguments,
+}
+
+/// The part of a request that tells callers apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identify {
+    Ip,
+    User,
+    Header(String),
+}
+
+impl FromStr for Identify {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ip" => Ok(Self::Ip),
+            "user" => Ok(Self::User),
+            _ => match text.strip_prefix("header:") {
+                Some(name) if !name.is_empty() => Ok(Self::Header(name.to_ascii_lowercase())),
+                _ => Err(format!("{text:?} is not one of ip, user and header:NAME")),
+            },
+        }
+    }
 }
 
 /// The arguments of every verb that reads a log.

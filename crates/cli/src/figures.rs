@@ -17,6 +17,12 @@ impl Share {
     pub(crate) fn is_exceeded(self, part: u64, whole: u64) -> bool {
         u128::from(part) * 1_000_000 > u128::from(whole) * u128::from(self.millionths)
     }
+
+    /// The largest number that is not more than this of `whole`.
+    pub(crate) fn of(self, whole: u64) -> u64 {
+        let part = u128::from(whole) * u128::from(self.millionths) / 1_000_000;
+        u64::try_from(part).unwrap_or(u64::MAX)
+    }
 }
 
 impl FromStr for Share {
@@ -146,6 +152,27 @@ pub(crate) fn sparkline(heights: &[u64]) -> String {
     bars.collect()
 }
 
+/// Rows in columns as wide as they need to be.
+pub(crate) fn table<const N: usize>(
+    names: [&str; N],
+    rows: Vec<[String; N]>,
+    lines: &mut Vec<String>,
+) {
+    let rows: Vec<_> = std::iter::once(names.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or_default()
+    };
+    for row in &rows {
+        let cells = row.iter().enumerate();
+        let cells = cells.map(|(column, cell)| format!("{cell:<0$}", width(column)));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        lines.push(format!("  {}", line.trim_end()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +182,7 @@ mod tests {
         let share: Share = "0.1%".parse().unwrap();
         assert_eq!(share.to_string(), "0.1 %");
         assert!(share.is_exceeded(2, 1_000) && !share.is_exceeded(1, 1_000));
+        assert_eq!((share.of(1_000), share.of(999)), (1, 0));
         for wrong in ["1", "%", "101%", "0.00001%", "-1%", "1.x%"] {
             assert!(wrong.parse::<Share>().is_err(), "{wrong}");
         }

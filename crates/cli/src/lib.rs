@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `tollgate check limits.toml` | says whether the file is valid, what it covers, and what a change of it means for callers |
 //! | `tollgate simulate access.log limits.toml` | replays a log on its own time: which requests, callers and routes would be refused |
+//! | `tollgate suggest access.log` | finds limits that refuse no more than a stated share of the callers of a log |
 //!
 //! It reads files by the library's own configuration and decides by the library's own limiter, so that nothing is decided twice.
 //! [docs/program.md] is the page for its users. Its functions are not an interface for other programs: they may change with any
@@ -21,6 +22,7 @@ mod log;
 mod policy_words;
 mod replay;
 mod simulate;
+mod suggest;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -67,5 +69,6 @@ fn run_verb(verb: Verb) -> Result<String, Failure> {
     match verb {
         Verb::Check(asked) => check::run(&asked),
         Verb::Simulate(asked) => simulate::run(&asked),
+        Verb::Suggest(asked) => suggest::run(&asked),
     }
 }

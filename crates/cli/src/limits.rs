@@ -22,7 +22,8 @@ pub(crate) struct Limits {
     registered: Vec<Registered>,
 }
 
-/// The cost of a request, as its log has it. It stands in the request's extensions, where the stand-in for a registered cost finds it.
+/// The cost of a request, as its log has it. It stands in the request's extensions, and the stand-in for a registered cost finds it
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedCost(pub(crate) u64);
 

@@ -6,7 +6,8 @@ use super::dates::{Dates, number};
 use super::fields::{Fields, address, present, request_line};
 use super::{Entry, Garbled, Parsed};
 
-/// `[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION UPSTREAM "X-FORWARDED-FOR" "USER-AGENT" "ID" "AUTHORITY" ..`.
+/// `[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION UPSTREAM`, then in quotes `X-FORWARDED-FOR`,
+/// `USER-AGENT`, `ID`, `AUTHORITY` and others.
 pub(super) fn parse<'l>(line: &'l [u8], dates: &mut Dates) -> Result<Parsed<'l>, Garbled> {
     let mut fields = Fields(line);
     let time = fields

@@ -3,7 +3,7 @@
 use super::Simulation;
 use super::tally::Tally;
 use crate::arguments::SimulateArguments;
-use crate::figures::{duration, grouped, moment, percent, sparkline};
+use crate::figures::{duration, grouped, moment, percent, sparkline, table};
 use crate::log::Reading;
 
 /// Columns of the picture over time.
@@ -223,26 +223,5 @@ fn doubts(reading: &Reading, tally: &Tally, names: &[String], lines: &mut Vec<St
     if !doubts.is_empty() {
         lines.push("\nabout the log".to_owned());
         lines.extend(doubts.into_iter().map(|doubt| format!("  {doubt}")));
-    }
-}
-
-/// A table. The first column is text, and so is each that has a letter in it.
-fn table<const N: usize>(names: [&str; N], rows: Vec<[String; N]>, lines: &mut Vec<String>) {
-    let rows: Vec<_> = std::iter::once(names.map(str::to_owned))
-        .chain(rows)
-        .collect();
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or_default()
-    };
-    for row in &rows {
-        let cells = row
-            .iter()
-            .enumerate()
-            .map(|(column, cell)| format!("{cell:<0$}", width(column)));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        lines.push(format!("  {}", line.trim_end()));
     }
 }

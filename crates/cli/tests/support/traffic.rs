@@ -42,7 +42,7 @@ pub(crate) fn write(requests: u64, out: &mut impl Write) -> io::Result<()> {
         ));
     }
     for person in 0..200 {
-        let pages = (requests / 4_000).clamp(1, 60);
+        let pages = (requests / 10_000).clamp(1, 60);
         read(OFFICE, person, pages, &mut random, &mut all);
     }
     // Readers come until there are enough requests.

@@ -34,7 +34,11 @@ pub(super) enum Kind {
 
 impl Pattern {
     /// The pattern, or what is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    ///
+    /// If the text is not a pattern, with the reason.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let Some(path) = text.strip_prefix('/') else {
             return Err("does not start with /".into());
         };

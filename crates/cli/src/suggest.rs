@@ -1,0 +1,135 @@
+//! `tollgate suggest`: finds limits that would have refused no more than a stated share of the callers of a log.
+
+mod callers;
+mod frontier;
+mod json;
+mod rates;
+mod text;
+mod trial;
+
+use tollgate_limiter::transport::Pattern;
+
+use self::callers::{Callers, Identity};
+use self::frontier::{Choice, Point};
+use self::trial::Trial;
+use crate::arguments::{Identify, SuggestArguments};
+use crate::failure::Failure;
+use crate::log::{Entry, Reading, read};
+
+/// What a log says about limits.
+struct Suggestion {
+    reading: Reading,
+    /// Requests that the operator asks about.
+    requests: u64,
+    /// Those of them that name no caller.
+    unidentified: u64,
+    first_us: u64,
+    last_us: u64,
+    callers: Callers,
+    frontier: Vec<Point>,
+    choices: Vec<Choice>,
+    /// Nothing, if the log came from standard input.
+    trial: Option<Trial>,
+}
+
+pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
+    let terms = asked.reading.terms().map_err(Failure::usage)?;
+    let filter = Filter::of(asked)?;
+    let mut callers = Callers::default();
+    let (mut requests, mut unidentified, mut first_us, mut last_us) = (0, 0, u64::MAX, 0);
+    let reading = read(&asked.log, &terms, &mut |entry, _line, _number| {
+        if !filter.covers(entry) {
+            return Ok(());
+        }
+        requests += 1;
+        first_us = first_us.min(entry.time_us);
+        last_us = entry.time_us;
+        match identity(&asked.key, entry) {
+            Some(identity) => callers.count(identity, entry.time_us),
+            None => unidentified += 1,
+        }
+        Ok(())
+    })?;
+    if callers.len() < 2 {
+        return Err(Failure::invalid(format_args!(
+            "{}: fewer than two callers in {requests} requests that were asked about; half of them would serve to check the other half",
+            asked.log.display()
+        )));
+    }
+    let frontier = frontier::of(&callers, asked.refuse);
+    let choices = frontier::choices(&frontier);
+    let is_read_again = asked.log.as_os_str() != "-";
+    let trial = is_read_again.then(|| {
+        let mut trial = Trial::of(&choices)?;
+        read(&asked.log, &terms, &mut |entry, _line, _number| {
+            if !filter.covers(entry) {
+                return Ok(());
+            }
+            match identity(&asked.key, entry) {
+                Some(identity) => trial.decide(&identity, entry),
+                None => Ok(()),
+            }
+        })?;
+        Ok(trial)
+    });
+    let suggestion = Suggestion {
+        reading,
+        requests,
+        unidentified,
+        first_us,
+        last_us,
+        callers,
+        frontier,
+        choices,
+        trial: trial.transpose()?,
+    };
+    Ok(match asked.json {
+        true => json::report(asked, &suggestion),
+        false => text::report(asked, &suggestion),
+    })
+}
+
+/// The requests that the operator asks about.
+struct Filter {
+    paths: Vec<Pattern>,
+    methods: Vec<String>,
+}
+
+impl Filter {
+    fn of(asked: &SuggestArguments) -> Result<Self, Failure> {
+        let pattern = |text: &String| {
+            Pattern::parse(text)
+                .map_err(|reason| Failure::usage(format_args!("--path {text:?}: {reason}")))
+        };
+        Ok(Self {
+            paths: asked.path.iter().map(pattern).collect::<Result<_, _>>()?,
+            methods: asked.method.clone(),
+        })
+    }
+
+    fn covers(&self, entry: &Entry<'_>) -> bool {
+        let has_method = self.methods.is_empty()
+            || self
+                .methods
+                .iter()
+                .any(|method| method.as_bytes() == &*entry.method);
+        let has_path = self.paths.is_empty()
+            || std::str::from_utf8(entry.path())
+                .is_ok_and(|path| self.paths.iter().any(|pattern| pattern.covers(path)));
+        has_method && has_path
+    }
+}
+
+/// The caller of a request.
+fn identity(key: &Identify, entry: &Entry<'_>) -> Option<Identity> {
+    let text = |bytes: &[u8]| Identity::Text(String::from_utf8_lossy(bytes).into());
+    match key {
+        Identify::Ip => Some(Identity::of_address(entry.caller)),
+        Identify::User => entry.user.as_deref().map(text),
+        Identify::Header(name) if name == "user-agent" => entry.user_agent.as_deref().map(text),
+        Identify::Header(name) => {
+            let (_, value) = entry.headers.iter().find(|(known, _)| known == name)?;
+            Some(Identity::Text(value.as_str().into()))
+        }
+    }
+}
