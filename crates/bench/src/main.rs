@@ -69,7 +69,10 @@ enum What {
     #[command(hide = true)]
     Grow(grow::Grow),
     /// Counts the instructions of redis-server per decision, and of an empty EVALSHA
-    RedisInstructions,
+    RedisInstructions {
+        /// Only the cases with these words in their names, and those beside which they stand
+        words: Option<String>,
+    },
     /// Drives a Redis backend and prints one line of JSON
     Load(load::Load),
 }
@@ -93,7 +96,7 @@ fn main() -> ExitCode {
         }
         What::Serve(serve) => serve.run(),
         What::Grow(grow) => grow.run(),
-        What::RedisInstructions => redis_instructions::run(),
+        What::RedisInstructions { words } => redis_instructions::run(words.as_deref()),
         What::Load(load) => load.run(),
     };
     match result {

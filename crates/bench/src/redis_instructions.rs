@@ -6,15 +6,15 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tollgate_core::{
-    Algorithm, Answer, Backend, Ban, Calendar, Charge, Concurrent, Decision, Key, Mode, Quota,
-    Scope, Zone,
+    Algorithm, Answer, Backend, Ban, Calendar, Charge, Concurrent, Decision, Key, MAX_REPLAYS,
+    Mode, Once, Quota, Scope, Zone,
 };
 use tollgate_redis::RedisBackend;
 
@@ -23,6 +23,10 @@ use crate::{Result, callgrind};
 /// The calls before the count, in which states are made and tables grow, and the counted calls.
 const WARM_UP: u32 = 30;
 const CALLS: u32 = 100;
+/// The counted calls of a case in which a request is cheap because it shares its key: the rest of the call weighs more there.
+const CALLS_FOR_ONE_KEY: u32 = 400;
+/// The time for which the server's timer is counted, which runs meanwhile.
+const IDLE: Duration = Duration::from_secs(4);
 
 /// Quotas whose intervals are whole µs: one that nothing here uses up, and one that is used up at once. The next two have odd
 /// intervals.
@@ -30,6 +34,16 @@ const PLENTY: Quota = Quota::per_day(86_400_000).burst(10_000_000);
 const LITTLE: Quota = Quota::per_day(1);
 /// One that nothing uses up, and one that the first rounds use up.
 const KEPT: [Quota; 2] = [PLENTY, Quota::per_day(10)];
+/// Windows of which a tenth can be kept.
+const KEPT_WINDOWS: [Quota; 2] = [
+    Quota::per_day(1_024).using(FIXED_WINDOW),
+    Quota::per_day(10).using(FIXED_WINDOW),
+];
+/// Budgets that warm up.
+const WARMING: [Quota; 2] = [
+    PLENTY.warm_up(Duration::from_secs(3_600)),
+    Quota::per_hour(10).warm_up(Duration::from_secs(3_600)),
+];
 const ODD_PLENTY: Quota = Quota::per_day(999_983).burst(50_000);
 const ODD_LITTLE: Quota = Quota::new(7, Duration::from_secs(86_400)).burst(1);
 
@@ -64,6 +78,12 @@ enum Rule {
     Share(u64),
     /// Another algorithm than the case beside it.
     Refill,
+    /// As much as there is: at least one unit, and at most so many.
+    UpTo(u64),
+    /// An id that was never seen before.
+    NewId,
+    /// The same ids each time, most of whose requests are replays.
+    Replay,
 }
 
 const fn ban(plain: &'static str) -> Option<Beside> {
@@ -95,6 +115,22 @@ const fn share(percent: u64, plain: &'static str) -> Option<Beside> {
         rule: Rule::Share(percent),
         plain,
         times: [1.05, 1.05],
+    })
+}
+
+const fn up_to(plain: &'static str) -> Option<Beside> {
+    Some(Beside {
+        rule: Rule::UpTo(3),
+        plain,
+        times: [1.3, 1.3],
+    })
+}
+
+const fn once(rule: Rule, plain: &'static str) -> Option<Beside> {
+    Some(Beside {
+        rule,
+        plain,
+        times: [1.8, 1.8],
     })
 }
 
@@ -243,8 +279,71 @@ const CASES: &[Case] = &[
         ..CASE
     },
     Case {
+        name: "64 for one hot key with a share",
+        one_key: true,
+        quotas: KEPT,
+        beside: share(10, "64 for one hot key"),
+        ..CASE
+    },
+    Case {
+        name: "64 keys, as much as there is",
+        beside: up_to("64 keys in a call"),
+        ..CASE
+    },
+    Case {
+        name: "64 for one hot key, as much as there is",
+        one_key: true,
+        beside: up_to("64 for one hot key"),
+        ..CASE
+    },
+    Case {
+        name: "alone, as much as there is",
+        requests: 1,
+        beside: up_to("alone"),
+        ..CASE
+    },
+    Case {
+        name: "64 keys with new ids",
+        beside: once(Rule::NewId, "64 keys in a call"),
+        ..CASE
+    },
+    Case {
+        name: "64 keys with ids that come again",
+        beside: once(Rule::Replay, "64 keys in a call"),
+        ..CASE
+    },
+    Case {
+        name: "alone, with a new id",
+        requests: 1,
+        beside: once(Rule::NewId, "alone"),
+        ..CASE
+    },
+    Case {
+        name: "alone, with an id that comes again",
+        requests: 1,
+        beside: once(Rule::Replay, "alone"),
+        ..CASE
+    },
+    Case {
+        name: "64 budgets that warm up",
+        quotas: WARMING,
+        ..CASE
+    },
+    Case {
+        name: "a budget that warms up, alone",
+        requests: 1,
+        quotas: WARMING,
+        ..CASE
+    },
+    Case {
         name: "64 fixed windows",
         quotas: by(FIXED_WINDOW),
+        ..CASE
+    },
+    Case {
+        name: "64 fixed windows with a share",
+        quotas: KEPT_WINDOWS,
+        beside: share(10, "64 fixed windows"),
         ..CASE
     },
     Case {
@@ -356,16 +455,28 @@ const fn by(algorithm: Algorithm) -> [Quota; 2] {
     ]
 }
 
-/// Prints a line for each case.
-pub(crate) fn run() -> Result<()> {
+/// Prints a line for each case, or for each whose name has these words and each that stands beside such a one.
+pub(crate) fn run(words: Option<&str>) -> Result<()> {
+    let words = words.unwrap_or_default();
+    let is_wanted = |case: &Case| {
+        let beside = |other: &Case| {
+            other
+                .beside
+                .as_ref()
+                .is_some_and(|beside| beside.plain == case.name)
+        };
+        let stands_beside = |other: &Case| other.name.contains(words) && beside(other);
+        case.name.contains(words) || CASES.iter().any(stands_beside)
+    };
     runtime()?.block_on(async {
         let bench = Bench::start().await?;
         let empty = bench.empty_call().await?;
         println!("{empty:>8}  an empty EVALSHA with a key and an argument");
-        println!("{:>8}  a call without charges\n", bench.ahead);
+        println!("{:>8}  a call without charges", bench.ahead);
+        println!("{:>8}  the timer, in a second\n", bench.server.idle);
         println!(" allowed (bound)       denied (bound)      case (calls)");
         let mut counted: Vec<(&str, [u64; 2])> = Vec::new();
-        for (number, case) in CASES.iter().enumerate() {
+        for (number, case) in { CASES.iter().enumerate() }.filter(|(_, case)| is_wanted(case)) {
             let (costs, calls) = bench.costs(number, case).await?;
             let plain = { case.beside.as_ref() }.and_then(|beside| of_case(&counted, beside.plain));
             let mut line = String::new();
@@ -380,6 +491,9 @@ pub(crate) fn run() -> Result<()> {
             }
             println!("{line} {} ({calls})", case.name);
             counted.push((case.name, costs));
+        }
+        if !words.is_empty() {
+            return Ok(());
         }
         println!("\nan acquire and its release, by one decision (bound)");
         for cost in bench.all_held().await? {
@@ -450,7 +564,12 @@ impl Bench {
             .connections(1)
             .connect()
             .await?;
-        let ahead = per_round(&server, &backend, &[Vec::new()]).await?.0;
+        // Behind another one, as it is counted with the others.
+        let two = [vec![Vec::new(), Vec::new()]];
+        let ahead = per_round(&server, &backend, &two, CALLS_FOR_ONE_KEY, None)
+            .await?
+            .0
+            / 2;
         Ok(Self {
             server,
             backend,
@@ -508,16 +627,47 @@ impl Bench {
             Some(Rule::Share(percent)) => quota.keeping(quota.capacity() * percent / 100),
             _ => *quota,
         };
-        let rounds = [quota, &of_others].map(|quota| {
+        let once: Option<Quota> = match rule {
+            Some(Rule::NewId) => Some(Once::default().into()),
+            Some(Rule::Replay) => Some(remembered()?.into()),
+            _ => None,
+        };
+        // As many ids as requests, anew for each round if they are to be new.
+        let calls = if case.one_key {
+            CALLS_FOR_ONE_KEY
+        } else {
+            CALLS
+        };
+        let sets = match rule {
+            Some(Rule::NewId) => WARM_UP + calls,
+            Some(Rule::Replay) => 1,
+            _ => 0,
+        };
+        let ids: Vec<Vec<Key>> = (0..sets)
+            .map(|set| {
+                let ids = (0..case.requests).zip(keys.iter().cycle());
+                let ids = ids.map(|(request, caller)| {
+                    let id = Key::from(u64::from(set * case.requests + request));
+                    Key::tuple([caller, &id])
+                });
+                ids.collect()
+            })
+            .collect();
+        let (amount, at_least) = match rule {
+            Some(Rule::UpTo(most)) => (most, Some(1)),
+            _ => (1, None),
+        };
+        let rounds = (0..sets.max(2) as usize).map(|round| {
+            let quota = [quota, &of_others][round % 2];
             let charge = |scope, key| Charge {
                 scope,
                 quota,
                 key,
-                cost: 1,
+                cost: amount,
                 mode: Mode::Enforce,
             };
             let requests = keys.iter().cycle().take(case.requests as usize);
-            let requests = requests.map(|key| {
+            let requests = requests.enumerate().map(|(request, key)| {
                 let own = charge(own, key);
                 // A denial by the budget of all would be no strike of a caller.
                 let of_all = if ban.is_some() { &PLENTY } else { quota };
@@ -531,17 +681,29 @@ impl Bench {
                     cost: 0,
                     ..charge(Scope::of(policy, 0, ban), key)
                 });
-                let others = global.into_iter().chain(second).chain(ban);
+                let id = once.as_ref().map(|once| Charge {
+                    quota: once,
+                    ..charge(Scope::of(policy, 0, once), &ids[round % ids.len()][request])
+                });
+                let others = global.into_iter().chain(second).chain(ban).chain(id);
                 [own].into_iter().chain(others).collect()
             });
             requests.collect::<Vec<Vec<_>>>()
         });
-        let (round, calls) = per_round(&self.server, &self.backend, &rounds).await?;
+        let rounds: Vec<_> = rounds.collect();
+        let (round, calls) =
+            per_round(&self.server, &self.backend, &rounds, calls, at_least).await?;
         if case.requests == 1 {
             return Ok((round, calls));
         }
-        Ok(((round - self.ahead) / u64::from(case.requests), calls - 1))
+        let requests = u64::from(case.requests);
+        Ok((round.saturating_sub(self.ahead) / requests, calls - 1))
     }
+}
+
+/// The terms of ids that stay remembered while they are counted.
+fn remembered() -> Result<Once> {
+    Ok(Once::try_within(Duration::from_secs(3_600))?.try_replays(MAX_REPLAYS)?)
 }
 
 impl Bench {
@@ -664,35 +826,45 @@ fn held_by(others: usize) -> Result<Vec<u8>> {
 }
 
 /// The instructions and calls of a round of requests that are made at once, one round after the other, in turn. A call without
-/// charges goes ahead of many requests.
+/// charges goes ahead of many requests. If there is a least amount, they ask for as much as there is.
 async fn per_round(
     server: &Server,
     backend: &RedisBackend,
     rounds: &[Vec<Vec<Charge<'_>>>],
+    calls: u32,
+    at_least: Option<u64>,
 ) -> Result<(u64, u64)> {
-    let mut counted = (0, 0);
-    for (round, requests) in (0..WARM_UP + CALLS).zip(rounds.iter().cycle()) {
+    let mut counted = (0, 0, Instant::now());
+    for (round, requests) in (0..WARM_UP + calls).zip(rounds.iter().cycle()) {
         if round == WARM_UP {
-            counted = (server.instructions()?, backend.stats().calls);
+            counted = (
+                server.instructions()?,
+                backend.stats().calls,
+                Instant::now(),
+            );
         }
         let ahead = (requests.len() != 1).then(|| backend.decide(&[]));
-        let asked: Vec<Answer<Decision>> = requests.iter().map(|one| backend.decide(one)).collect();
+        let ask = |charges: &Vec<Charge<'_>>| match at_least {
+            Some(least) => backend.decide_up_to(charges, least),
+            None => backend.decide(charges),
+        };
+        let asked: Vec<Answer<Decision>> = requests.iter().map(ask).collect();
         for decision in ahead.into_iter().chain(asked) {
             decision.await?;
         }
     }
-    let calls = backend.stats().calls - counted.1;
-    let rounds = u64::from(CALLS);
-    Ok((
-        (server.instructions()? - counted.0) / rounds,
-        calls / rounds,
-    ))
+    let timer = server.timer_during(counted.2.elapsed());
+    let (made, rounds) = (backend.stats().calls - counted.1, u64::from(calls));
+    let instructions = server.instructions()? - counted.0;
+    Ok((instructions.saturating_sub(timer) / rounds, made / rounds))
 }
 
 /// redis-server under callgrind. Gone when it is dropped.
 pub(crate) struct Server {
     folder: TempDir,
     process: Child,
+    /// The instructions of an idle second.
+    idle: u64,
 }
 
 impl Server {
@@ -711,9 +883,16 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| callgrind::missing(&error))?;
-        let server = Self { folder, process };
+        let mut server = Self {
+            folder,
+            process,
+            idle: 0,
+        };
         for _ in 0..200 {
             if server.connection().await.is_ok() {
+                let before = server.instructions()?;
+                sleep(IDLE).await;
+                server.idle = (server.instructions()? - before) / IDLE.as_secs();
                 return Ok(server);
             }
             sleep(Duration::from_millis(50)).await;
@@ -734,6 +913,11 @@ impl Server {
         Ok(client
             .get_multiplexed_async_connection_with_config(&config)
             .await?)
+    }
+
+    /// The instructions of the server's timer in so much time. A slow machine gives it more of that for each call.
+    fn timer_during(&self, elapsed: Duration) -> u64 {
+        (u128::from(self.idle) * elapsed.as_micros() / 1_000_000) as u64
     }
 
     /// Instructions since it was started.
