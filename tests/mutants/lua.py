@@ -70,6 +70,9 @@ TURNS = ("tollgate_redis", ("wire::differential::turns_", "wire::differential::l
 # And bans.
 BANS = ("tollgate_redis", ("wire::differential::guarded_paths::", "wire::differential::bans_are"), None)
 
+# And ids, and grants of as much as there is.
+LEAN = ("tollgate_redis", ("wire::differential::lean_paths::", "wire::differential::ids_are"), None)
+
 # A token, and its replacements.
 SWAPS = [
     (r"<=", ["<"]),
@@ -125,7 +128,7 @@ def changed(line):
 def first_of(mutant):
     """The suites that it runs against first."""
     suites = FIRST[:LOOKS] if is_explained(mutant) else FIRST
-    own = {"held": [HELD], "waiting": [TURNS], "ban": [BANS], "guarded": [BANS]}
+    own = {"held": [HELD], "waiting": [TURNS], "ban": [BANS], "guarded": [BANS], "once": [LEAN], "grant": [LEAN]}
     return own.get(re.split(r"[._]", mutant[0])[0], []) + suites
 
 

@@ -8,6 +8,7 @@ mod garbled;
 mod guarded_paths;
 mod held;
 mod held_paths;
+mod lean_paths;
 mod lines;
 mod paths;
 mod questions;

@@ -258,6 +258,10 @@ impl Request {
         match &self.work {
             // 22,000 for both.
             Work::Decide(charges) if is_guarded(charges) => 2,
+            // 24,000 to 40,000 for both.
+            Work::Decide(charges) if has_id(charges) => 3,
+            // 17,000.
+            Work::Grant(charges, _) if is_lean(charges) => 1,
             Work::Decide(charges) => (charges.iter())
                 .map(|charge| {
                     let is_usual = charge.mode == Mode::Enforce && is_plain(&charge.quota);
@@ -286,6 +290,26 @@ fn is_guarded(charges: &[OwnedCharge]) -> bool {
     let is_enforced = |charge: &OwnedCharge| charge.mode == Mode::Enforce;
     let is_budget = budget.scope.unit() == Unit::Gcra && is_plain(&budget.quota);
     is_budget && ban.quota.is_ban() && is_enforced(budget) && is_enforced(ban)
+}
+
+/// Says whether these are a budget and an id beside it, for which the script has a path: see `lua/once_apart.lua`.
+fn has_id(charges: &[OwnedCharge]) -> bool {
+    let [budget, id] = charges else {
+        return false;
+    };
+    id.quota.is_once() && id.mode == Mode::Enforce && is_lean(std::slice::from_ref(budget))
+}
+
+/// Says whether this is one budget without a rest, for which the script has paths with ids and for as much as there is.
+fn is_lean(charges: &[OwnedCharge]) -> bool {
+    let [budget] = charges else {
+        return false;
+    };
+    let period_us = u64::try_from(budget.quota.period().as_micros()).unwrap_or(u64::MAX);
+    budget.scope.unit() == Unit::Gcra
+        && budget.mode == Mode::Enforce
+        && is_plain(&budget.quota)
+        && Interval::of(period_us, budget.quota.limit()).denominator == 1
 }
 
 /// Says whether neither turns nor a warm-up need the general path.

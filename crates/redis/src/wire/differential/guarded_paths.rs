@@ -13,9 +13,9 @@ use super::{World, seed};
 use crate::script::Script;
 use crate::wire::{Plan, Reply, Request, Work, replay, state};
 
-/// The budgets of two callers, each with its ban behind it.
-const KEYS: [&[u8]; 4] = [b"one", b"one's ban", b"other", b"other's ban"];
-const NOW: u64 = 3_500_000_000_000_000;
+/// The budgets of two callers, each with its ban or an id behind it.
+pub(super) const KEYS: [&[u8]; 4] = [b"one", b"one's ban", b"other", b"other's ban"];
+pub(super) const NOW: u64 = 3_500_000_000_000_000;
 
 const fn us(us: u64) -> Duration {
     Duration::from_micros(us)
@@ -60,7 +60,7 @@ impl Guarded {
     }
 }
 
-fn probe() -> Request {
+pub(super) fn probe() -> Request {
     let quota = Quota::per_hour(3);
     let charge = Charge {
         scope: Scope::of("guarded", 0, &quota),
@@ -76,14 +76,18 @@ fn probe() -> Request {
     }
 }
 
-fn unit_of(key: usize) -> Unit {
-    if key % 2 == 1 { Unit::Ban } else { Unit::Gcra }
+fn unit_of(key: usize, state: &[u8]) -> Unit {
+    match state.first() {
+        _ if key.is_multiple_of(2) => Unit::Gcra,
+        Some(247) => Unit::Once,
+        _ => Unit::Ban,
+    }
 }
 
 /// The content of a state, or its bytes if they are invalid. One content has two forms, and each form its own expiry.
-type Said = Option<Result<Snapshot, Vec<u8>>>;
+pub(super) type Said = Option<Result<Snapshot, Vec<u8>>>;
 
-type States = [Option<Vec<u8>>; 4];
+pub(super) type States = [Option<Vec<u8>>; 4];
 
 /// The number of admitted requests in a reply of the general form.
 fn admitted(text: &[u8]) -> u64 {
@@ -97,12 +101,12 @@ fn admitted(text: &[u8]) -> u64 {
 }
 
 impl World {
-    fn prepare(&mut self, states: &States) {
+    pub(super) fn prepare(&mut self, states: &States) {
         let mut prepare = redis::pipe();
         prepare.cmd("FLUSHALL").cmd("SET").arg("clock").arg(NOW);
         for (number, (key, state)) in KEYS.iter().zip(states).enumerate() {
             if let Some(state) = state {
-                let unit = unit_of(number);
+                let unit = unit_of(number, state);
                 let ends = match state::decode(state, unit) {
                     Some(_) => stated_end_us(state, unit),
                     None => 4_000_000_000_000_000,
@@ -115,7 +119,11 @@ impl World {
         prepare.exec(&mut self.redis).unwrap();
     }
 
-    fn reply_of(&mut self, script: &str, requests: &[Request]) -> redis::RedisResult<Value> {
+    pub(super) fn reply_of(
+        &mut self,
+        script: &str,
+        requests: &[Request],
+    ) -> redis::RedisResult<Value> {
         let (_, call) = Plan::of(requests);
         let mut command = redis::cmd("EVALSHA");
         command.arg(script).arg(call.keys.len());
@@ -127,7 +135,7 @@ impl World {
     }
 
     /// The outcomes of the first so many requests, as this process reads them, and their states afterwards.
-    fn left_by_guarded(
+    pub(super) fn left_by_guarded(
         &mut self,
         states: &States,
         requests: &[Request],
@@ -151,7 +159,8 @@ impl World {
     fn said_of_guarded(&mut self) -> Vec<Said> {
         let said = |(number, key): (usize, &&[u8])| {
             let found: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(&mut self.redis).unwrap();
-            let (bytes, unit) = (found?, unit_of(number));
+            let bytes = found?;
+            let unit = unit_of(number, &bytes);
             let Some(state) = state::decode(&bytes, unit) else {
                 return Some(Err(bytes));
             };
@@ -165,7 +174,7 @@ impl World {
 }
 
 /// Two of each kind: in whole microseconds, and with rests.
-fn quotas() -> Vec<Quota> {
+pub(super) fn quotas() -> Vec<Quota> {
     let quota = |limit, period, burst| Quota::new(limit, us(period)).burst(burst);
     vec![
         quota(10, 1_000, 2),
@@ -243,14 +252,14 @@ fn ban_left_there(random: &mut Random) -> Option<Vec<u8>> {
 }
 
 /// The time in which a full budget drains, and the tag of its states.
-fn drain(quota: &Quota) -> (u64, u8) {
+pub(super) fn drain(quota: &Quota) -> (u64, u8) {
     let period = u64::try_from(quota.period().as_micros()).unwrap();
     let full = quota.capacity() * period / quota.limit();
     (full, 128 + u8::try_from(full.ilog2()).unwrap())
 }
 
 /// The state of a budget, perhaps with a rest and its mark.
-fn budget_state(tag: u8, at: u64, rest: Option<(u32, u16)>) -> Vec<u8> {
+pub(super) fn budget_state(tag: u8, at: u64, rest: Option<(u32, u16)>) -> Vec<u8> {
     let mut state = vec![tag];
     state.extend((at as f64).to_le_bytes());
     if let Some((rest, mark)) = rest {
@@ -261,7 +270,7 @@ fn budget_state(tag: u8, at: u64, rest: Option<(u32, u16)>) -> Vec<u8> {
     state
 }
 
-fn budget_left_there(random: &mut Random, quota: &Quota) -> Option<Vec<u8>> {
+pub(super) fn budget_left_there(random: &mut Random, quota: &Quota) -> Option<Vec<u8>> {
     if random.below(4) == 0 {
         return None;
     }
@@ -518,7 +527,7 @@ fn a_value_of_another_type_where_a_ban_would_be_stands_as_it_was_and_passes_nobo
 }
 
 /// The script with an error in the place of the path that begins with these words, and of all behind it.
-fn script_until(world: &mut World, words: &str) -> String {
+pub(super) fn script_until(world: &mut World, words: &str) -> String {
     let source = Script::with_clock("clock").source().to_owned();
     let (before, _behind) = source.split_once(words).unwrap();
     let script = format!("{before}\nreturn redis.error_reply('ERR another path')");
