@@ -39,7 +39,7 @@ const CALM: Duration = Duration::from_secs(6);
 /// The time without faults after which some refused places must have been judged.
 const STILL: Duration = Duration::from_secs(40);
 
-/// The time after which some lines must have been full, and some closed while requests waited.
+/// The time after which some lines must have been full, some closed while requests waited, and some ids replayed.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The least number of decisions by which a run can be judged.
@@ -164,6 +164,7 @@ impl Campaign {
             deadline_us: Some(micros(DEADLINE)),
             holds: record.holds,
             knocks: record.knocks,
+            orders: record.orders,
             lines: record.lines,
         };
         progress("checking");
@@ -181,6 +182,10 @@ impl Campaign {
         if self.time >= LONG && self.flaw.is_none() {
             let lines = report.findings.lines;
             let shown = [
+                (
+                    report.findings.once.replayed,
+                    "no id was replayed: that shows nothing",
+                ),
                 (lines.full, "no line was full: that shows nothing"),
                 (
                     lines.stopped,

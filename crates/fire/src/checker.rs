@@ -25,6 +25,8 @@
 //!
 //! For each caller under a policy with a ban: [strikes are exact, and no ban ends early or feeds itself](banned).
 //!
+//! For each id: [it is charged once, and passes uncharged no more often than its replays](once).
+//!
 //! For each process that asks through a limiter: of its [share](share) of each budget it let through no more than the share
 //! holds, and the refill while the backend fails.
 
@@ -38,6 +40,7 @@ mod deadline;
 mod least;
 mod lines;
 mod most;
+mod once;
 mod patience;
 mod places;
 mod rule;
@@ -60,6 +63,8 @@ use self::course::Courses;
 use self::deadline::impatient;
 pub use self::lines::LineFindings;
 use self::lines::check_lines;
+pub use self::once::OnceFindings;
+use self::once::check_once;
 pub(crate) use self::patience::Waits;
 use self::patience::belated;
 use self::rule::Rule;
@@ -98,6 +103,8 @@ pub struct Findings {
     pub held: HeldFindings,
     /// The findings about bans.
     pub banned: BanFindings,
+    /// The findings about ids.
+    pub once: OnceFindings,
     /// Decided attempts whose callers stated how long they wait at most.
     pub stated: u64,
     /// The refused ones among these.
@@ -112,7 +119,8 @@ impl Findings {
     /// Says whether nothing impossible was found.
     #[must_use]
     pub fn is_possible(&self) -> bool {
-        self.wrong.is_empty() && self.held.wrong.is_empty() && self.banned.wrong.is_empty()
+        let of_kinds = [&self.held.wrong, &self.banned.wrong, &self.once.wrong];
+        self.wrong.is_empty() && of_kinds.iter().all(|wrong| wrong.is_empty())
     }
 }
 
@@ -167,6 +175,7 @@ pub fn check(history: &History) -> Findings {
     findings.wrong.extend(share::overspent(history));
     findings.held = check_held(&history.holds, &history.disturbances, &history.waits);
     findings.banned = check_bans(history, &timelines);
+    findings.once = check_once(history, &timelines);
     for (budget, (mut seen, course)) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
             // One call decides at one time. Within it the rest only shrinks, and the charge that took units down comes before

@@ -2,6 +2,7 @@
 
 mod knocking;
 mod machine;
+mod ordering;
 mod patience;
 mod record;
 mod replacing;
@@ -20,6 +21,7 @@ use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
 use self::knocking::{KNOCKERS, knock};
 use self::machine::watch_the_machine;
+use self::ordering::order;
 use self::record::say;
 pub use self::record::{HolderFigures, Line};
 use self::replacing::replace_quotas;
@@ -155,6 +157,7 @@ async fn ask(orders: &Orders) -> Result<()> {
     workers.extend((0..KNOCKERS).map(|knocker| tokio::spawn(knock(Arc::clone(&client), knocker))));
     workers.push(tokio::spawn(replace_quotas(Arc::clone(&client))));
     workers.push(tokio::spawn(restart(Arc::clone(&client))));
+    workers.push(tokio::spawn(order(Arc::clone(&client))));
     tokio::spawn(watch_the_machine());
     input.await??;
     for worker in workers {

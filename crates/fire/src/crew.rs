@@ -14,6 +14,7 @@ use crate::history::Wait;
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::order::Order;
 use crate::wall::now_us;
 
 /// The word that makes this program a client; its orders follow.
@@ -39,6 +40,7 @@ pub(crate) struct Record {
     pub(crate) waits: Vec<Wait>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) knocks: Vec<Knock>,
+    pub(crate) orders: Vec<Order>,
     pub(crate) lines: Vec<WaitingLine>,
     /// The figures of the clients that ended by themselves.
     pub(crate) figures: Vec<HolderFigures>,
@@ -111,6 +113,7 @@ impl Crew {
                     all.waits.extend(record.waits);
                     all.holds.extend(record.holds);
                     all.knocks.extend(record.knocks);
+                    all.orders.extend(record.orders);
                     all.lines.extend(record.lines);
                     all.figures.extend(record.figures);
                 }
@@ -154,7 +157,7 @@ fn ended(process: &mut Child, until: Instant) -> Result<()> {
 fn record(process: u32, output: impl Read) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
     let (mut holds, mut knocks) = (HashMap::new(), HashMap::new());
-    let mut lines = HashMap::new();
+    let (mut orders, mut lines) = (HashMap::new(), HashMap::new());
     for line in BufReader::new(output)
         .lines()
         .map_while(std::io::Result::ok)
@@ -174,6 +177,9 @@ fn record(process: u32, output: impl Read) -> Record {
             }
             Ok(Line::Knock(number, knock)) => {
                 knocks.insert(number, knock);
+            }
+            Ok(Line::Order(number, order)) => {
+                orders.insert(number, order);
             }
             Ok(Line::Waiting(line)) => {
                 lines.insert(line.limiter, line);
@@ -197,6 +203,17 @@ fn record(process: u32, output: impl Read) -> Record {
         .holds
         .extend(holds.map(|hold| hold.ends_with_its_process(ended_us)));
     record.lines.extend(lines.into_values());
+    let orders = orders.into_values();
+    record
+        .orders
+        .extend(orders.map(|order| match order.heard_us {
+            0 => Order {
+                heard_us: ended_us,
+                outcome: killed(),
+                ..order
+            },
+            _ => order,
+        }));
     let knocks = knocks.into_values();
     record
         .knocks

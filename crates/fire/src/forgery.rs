@@ -72,11 +72,19 @@ pub enum Forgery {
     BannedCharged,
     /// A refill in intervals comes twice at the start of each period.
     RefillTwice,
+    /// An id passes uncharged for ever.
+    OnceForEver,
+    /// An id passes uncharged once more than its replays say.
+    OnceOneMore,
+    /// A request whose id is remembered is charged all the same.
+    OnceForgotten,
+    /// An id lives for half of its time.
+    OnceShort,
 }
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 37] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -110,6 +118,10 @@ impl Forgery {
         Self::BanNeverDoubles,
         Self::BannedCharged,
         Self::RefillTwice,
+        Self::OnceForEver,
+        Self::OnceOneMore,
+        Self::OnceForgotten,
+        Self::OnceShort,
     ];
 
     /// True if it shows only after a lease, in a run without faults but the death of a client.
@@ -158,6 +170,10 @@ impl Forgery {
             Self::BanNeverDoubles => "ban-never-doubles",
             Self::BannedCharged => "banned-charged",
             Self::RefillTwice => "refill-twice",
+            Self::OnceForEver => "once-for-ever",
+            Self::OnceOneMore => "once-one-more",
+            Self::OnceForgotten => "once-forgotten",
+            Self::OnceShort => "once-short",
         }
     }
 
@@ -248,6 +264,19 @@ impl Forgery {
                 "state.ahead - (now_window - window)",
                 "state.ahead - 2 * (now_window - window)",
             )],
+            Self::OnceForEver => vec![(
+                "return state.ends > 0 and state.used < charge.quota.replays",
+                "return state.ends > 0",
+            )],
+            Self::OnceOneMore => vec![(
+                "return state.ends > 0 and state.used < charge.quota.replays",
+                "return state.ends > 0 and state.used <= charge.quota.replays",
+            )],
+            Self::OnceForgotten => vec![(
+                "return state.ends > 0 and state.used < charge.quota.replays",
+                "return false",
+            )],
+            Self::OnceShort => vec![("now + charge.quota.life", "now + charge.quota.life / 2")],
             _ => Vec::new(),
         };
         let words = words.into_iter();

@@ -9,6 +9,7 @@ use crate::attempt::Attempt;
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::order::Order;
 
 /// The input of the checker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct History {
     /// The requests under a policy with a ban, in any order.
     #[serde(default)]
     pub knocks: Vec<Knock>,
+    /// The requests with ids, in any order.
+    #[serde(default)]
+    pub orders: Vec<Order>,
     /// The lines of all limiters. A limiter of a history without them has room for all that wait.
     #[serde(default)]
     pub lines: Vec<WaitingLine>,

@@ -32,6 +32,7 @@ mod instance;
 mod kept;
 mod knock;
 mod observed;
+mod order;
 mod patience;
 mod population;
 mod result;
@@ -46,7 +47,7 @@ pub use attempt::{
 };
 pub use campaign::{Campaign, DEADLINE, Report};
 pub use checker::{
-    BanFindings, Findings, HeldFindings, LineFindings, TurnFindings, Violation, check,
+    BanFindings, Findings, HeldFindings, LineFindings, OnceFindings, TurnFindings, Violation, check,
 };
 pub use clock::Clockwork;
 pub use crew::CLIENT;
@@ -58,6 +59,7 @@ pub use hold::{Grant, Hold};
 pub use instance::WaitingLine;
 pub use kept::check_again;
 pub use knock::{Guarded, Knock};
+pub use order::{Identified, Order};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
 pub use result::Result;
 pub use soak::{Held, Soak, SoakReport};

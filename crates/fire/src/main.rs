@@ -131,9 +131,11 @@ impl Heavy {
 fn check(path: &Path) -> Result<bool> {
     let findings = check_again(path)?;
     let (held, banned) = (&findings.held.wrong, &findings.banned.wrong);
+    let once = &findings.once.wrong;
     for wrong in held
         .iter()
         .chain(banned)
+        .chain(once)
         .cloned()
         .chain(findings.wrong.iter().map(ToString::to_string))
     {
@@ -142,7 +144,7 @@ fn check(path: &Path) -> Result<bool> {
     println!(
         "{} decisions, {} wrong",
         findings.decided,
-        findings.wrong.len() + held.len() + banned.len()
+        findings.wrong.len() + held.len() + banned.len() + once.len()
     );
     Ok(findings.is_possible())
 }
@@ -227,13 +229,13 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | of that judged | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | owed a place | found no room | refused when closed | found it closed | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | wrong | slowest answer | of that no processor | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | held | of that without a loss | found none free | of that judged | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | owed a place | found no room | refused when closed | found it closed | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | ids charged | replayed | judged strictly | in doubt | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("{}|", "| --- ".repeat(42));
+    println!("{}|", "| --- ".repeat(46));
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -272,6 +274,10 @@ fn print(reports: &[Report]) {
             found.banned.after_loss,
             found.banned.after_step,
             found.banned.in_doubt,
+            found.once.charged,
+            found.once.replayed,
+            found.once.strict,
+            found.once.in_doubt,
             report.wrongs().len(),
             report.slowest.as_millis(),
             report.kept.as_millis(),

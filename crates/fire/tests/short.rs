@@ -60,6 +60,7 @@ fn a_script_that_is_wrong_is_caught() {
             "WRONG: single: attempt",
             "WRONG: single: key",
             "WRONG: single: knock",
+            "WRONG: single: order",
             "keys never expire",
         ];
         let is_caught = (0..TRIES).any(|_| {

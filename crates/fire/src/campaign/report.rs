@@ -43,8 +43,10 @@ impl Report {
         let findings = self.findings.wrong.iter().map(ToString::to_string);
         let held = self.findings.held.wrong.iter().cloned();
         let banned = self.findings.banned.wrong.iter().cloned();
+        let once = self.findings.once.wrong.iter().cloned();
         let others = self.other_wrongs.iter().cloned();
-        findings.chain(held).chain(banned).chain(others).collect()
+        let of_kinds = held.chain(banned).chain(once);
+        findings.chain(of_kinds).chain(others).collect()
     }
 }
 

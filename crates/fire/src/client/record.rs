@@ -8,6 +8,7 @@ use crate::attempt::{Attempt, AttemptAnswer};
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::order::Order;
 
 /// The record of a client, a line for each entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub enum Line {
     Hold(u64, Hold),
     /// A request under a policy with a ban is about to be made, and once more with its answer.
     Knock(u64, Knock),
+    /// A request with an id is about to be made, and once more with its answer.
+    Order(u64, Order),
     /// The line of a limiter, which is about to be used, or is being closed.
     Waiting(WaitingLine),
     /// The figures of the process's backend at its end.
