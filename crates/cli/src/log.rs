@@ -32,7 +32,7 @@ pub(crate) struct Entry<'l> {
     pub(crate) host: Option<Cow<'l, [u8]>>,
     pub(crate) status: u16,
     pub(crate) user: Option<Cow<'l, [u8]>>,
-    pub(crate) user_agent: Option<Cow<'l, [u8]>>,
+    user_agent: Agent<'l>,
     pub(crate) cost: Option<u64>,
     /// Other headers of the request, in lower case.
     pub(crate) headers: Vec<(String, String)>,
@@ -49,9 +49,18 @@ impl<'l> Entry<'l> {
             host: None,
             status,
             user: None,
-            user_agent: None,
+            user_agent: Agent::None,
             cost: None,
             headers: Vec::new(),
+        }
+    }
+
+    /// The program that the caller uses, if the line says it.
+    pub(crate) fn user_agent(&self) -> Option<&[u8]> {
+        match &self.user_agent {
+            Agent::None => None,
+            Agent::Known(agent) => Some(agent),
+            Agent::Behind(rest) => combined::user_agent(rest),
         }
     }
 
@@ -59,6 +68,21 @@ impl<'l> Entry<'l> {
     pub(crate) fn path(&self) -> &[u8] {
         let end = memchr::memchr(b'?', &self.target);
         &self.target[..end.unwrap_or(self.target.len())]
+    }
+}
+
+/// The program that a caller uses, of which few requests are asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Agent<'l> {
+    None,
+    Known(Cow<'l, [u8]>),
+    /// The rest of a line in the combined format, which has it at its end.
+    Behind(&'l [u8]),
+}
+
+impl<'l> Agent<'l> {
+    fn of(text: Option<impl Into<Cow<'l, [u8]>>>) -> Self {
+        text.map_or(Self::None, |text| Self::Known(text.into()))
     }
 }
 

@@ -205,7 +205,10 @@ impl Replay {
         *self.request.uri_mut() = Uri::try_from(&*entry.target).ok()?;
         let headers = self.request.headers_mut();
         headers.clear();
-        for (name, value) in [(HOST, &entry.host), (USER_AGENT, &entry.user_agent)] {
+        for (name, value) in [
+            (HOST, entry.host.as_deref()),
+            (USER_AGENT, entry.user_agent()),
+        ] {
             if let Some(value) = value {
                 headers.insert(name, HeaderValue::from_bytes(value).ok()?);
             }

@@ -126,7 +126,7 @@ fn identity(key: &Identify, entry: &Entry<'_>) -> Option<Identity> {
     match key {
         Identify::Ip => Some(Identity::of_address(entry.caller)),
         Identify::User => entry.user.as_deref().map(text),
-        Identify::Header(name) if name == "user-agent" => entry.user_agent.as_deref().map(text),
+        Identify::Header(name) if name == "user-agent" => entry.user_agent().map(text),
         Identify::Header(name) => {
             let (_, value) = entry.headers.iter().find(|(known, _)| known == name)?;
             Some(Identity::Text(value.as_str().into()))

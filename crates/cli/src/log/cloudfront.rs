@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::dates::{Dates, number};
 use super::fields::{address, present};
-use super::{Entry, Garbled, Parsed};
+use super::{Agent, Entry, Garbled, Parsed};
 
 /// The places of the columns.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Columns {
         }
         let host = column("x-host-header").or_else(|| column("cs(Host)"));
         entry.host = host.map(Cow::Borrowed);
-        entry.user_agent = column("cs(User-Agent)").map(Cow::Borrowed);
+        entry.user_agent = Agent::of(column("cs(User-Agent)"));
         Ok(Parsed::Request(entry))
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::dates::{Dates, number};
 use super::fields::{Fields, address, present, request_line};
-use super::{Entry, Garbled, Parsed};
+use super::{Agent, Entry, Garbled, Parsed};
 
 /// `[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION UPSTREAM`, then in quotes `X-FORWARDED-FOR`,
 /// `USER-AGENT`, `ID`, `AUTHORITY` and others.
@@ -35,7 +35,7 @@ pub(super) fn parse<'l>(line: &'l [u8], dates: &mut Dates) -> Result<Parsed<'l>,
     let caller = address(last.trim_ascii());
     let caller = caller.ok_or("no address in X-Forwarded-For: set use_remote_address in Envoy")?;
     let mut entry = Entry::new(time, caller, method, target, status);
-    entry.user_agent = agent.map(Cow::Borrowed);
+    entry.user_agent = Agent::of(agent);
     entry.host = authority.map(Cow::Borrowed);
     Ok(Parsed::Request(entry))
 }

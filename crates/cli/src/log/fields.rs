@@ -1,6 +1,6 @@
 //! The fields of a line: words between blanks, texts in quotes, and texts in brackets.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use memchr::memchr;
 
@@ -22,7 +22,8 @@ impl<'l> Fields<'l> {
     /// The next word, up to a blank.
     #[inline]
     pub(super) fn word(&mut self) -> Option<&'l [u8]> {
-        match memchr(b' ', self.0) {
+        // Words are short: a search for the next blank in whole registers costs more than it saves.
+        match self.0.iter().position(|byte| *byte == b' ') {
             Some(end) => {
                 let word = &self.0[..end];
                 self.0 = &self.0[end + 1..];
@@ -77,7 +78,34 @@ pub(super) fn present(field: &[u8]) -> Option<&[u8]> {
 /// The address of a caller.
 #[inline]
 pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    match dotted(text) {
+        Some(address) => Some(address.into()),
+        None => std::str::from_utf8(text).ok()?.parse().ok(),
+    }
+}
+
+/// An IPv4 address of four numbers without zeros before them. The standard library reads texts only, and takes twice as long.
+#[inline]
+fn dotted(text: &[u8]) -> Option<Ipv4Addr> {
+    let (mut bits, mut octet, mut digits, mut dots) = (0_u32, 0_u32, 0, 0);
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit < 10 {
+            let is_first = digits == 0 || octet > 0;
+            octet = octet * 10 + u32::from(digit);
+            digits += 1;
+            if !is_first || octet > 255 {
+                return None;
+            }
+        } else if *byte == b'.' && digits > 0 && dots < 3 {
+            bits = bits << 8 | octet;
+            (octet, digits) = (0, 0);
+            dots += 1;
+        } else {
+            return None;
+        }
+    }
+    (dots == 3 && digits > 0).then(|| Ipv4Addr::from_bits(bits << 8 | octet))
 }
 
 /// The method and the target of `GET /path HTTP/1.1`.
@@ -94,6 +122,26 @@ pub(super) fn request_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_those_of_the_standard_library() {
+        let numbers = [
+            "", "0", "00", "01", "9", "10", "255", "256", "999", "1000", "a",
+        ];
+        for a in numbers {
+            for b in numbers {
+                for text in [
+                    format!("{a}.1.2.{b}"),
+                    format!("1.{a}.{b}.2"),
+                    format!("{a}.{b}.1"),
+                    format!("1.2.3.{a}.{b}"),
+                ] {
+                    assert_eq!(address(text.as_bytes()), text.parse().ok(), "{text}");
+                }
+            }
+        }
+        assert_eq!(address(b"2001:db8::1"), "2001:db8::1".parse().ok());
+    }
 
     #[test]
     fn quotes_within_a_text_do_not_end_it() {

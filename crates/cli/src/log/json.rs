@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 
 use super::dates::{Dates, number};
 use super::fields::{address, present, request_line};
-use super::{Entry, Garbled, Parsed};
+use super::{Agent, Entry, Garbled, Parsed};
 
 /// The parts of a request, and the names that fields with them have in the field's logs. The first is ours.
 const KNOWN: &[(Part, &[&str])] = &[
@@ -184,7 +184,7 @@ impl FieldNames {
             host: there(host),
             status: u16::try_from(status).map_err(|_| "invalid status")?,
             user: there(user),
-            user_agent: there(agent),
+            user_agent: Agent::of(there(agent)),
             cost: whole(cost, "invalid cost")?,
             headers,
         }))

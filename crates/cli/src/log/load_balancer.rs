@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::dates::{Dates, number};
 use super::fields::{Fields, address, present, request_line};
-use super::{Entry, Garbled, Parsed};
+use super::{Agent, Entry, Garbled, Parsed};
 
 /// `http TIME BALANCER CLIENT:PORT TARGET:PORT T T T STATUS STATUS RECEIVED SENT "METHOD URL PROTOCOL" "USER-AGENT" ..`.
 pub(super) fn parse<'l>(line: &'l [u8], dates: &mut Dates) -> Result<Parsed<'l>, Garbled> {
@@ -36,7 +36,7 @@ pub(super) fn parse<'l>(line: &'l [u8], dates: &mut Dates) -> Result<Parsed<'l>,
     let (host, target) = split(url);
     let mut entry = Entry::new(time, caller, method, target, status);
     entry.host = host.map(Cow::Borrowed);
-    entry.user_agent = fields.quoted().and_then(present).map(Cow::Borrowed);
+    entry.user_agent = Agent::of(fields.quoted().and_then(present));
     Ok(Parsed::Request(entry))
 }
 

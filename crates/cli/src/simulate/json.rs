@@ -67,9 +67,8 @@ fn replay(tally: &Tally, names: &[String]) -> Value {
         .iter()
         .map(|span| json!([span.requests, span.refused]));
     let callers = tally
-        .top_callers()
+        .top_callers(ROWS)
         .into_iter()
-        .take(ROWS)
         .map(|(policy, caller, of)| {
             json!({
                 "caller": caller,
@@ -80,7 +79,7 @@ fn replay(tally: &Tally, names: &[String]) -> Value {
                 "programs": of.programs().0,
             })
         });
-    let routes = tally.top_routes().into_iter().take(ROWS);
+    let routes = tally.top_routes(ROWS).into_iter();
     let routes = routes.map(|(policy, route, refused)| json!({ "path": route, "policy": names[policy], "refused": refused }));
     let samples = tally
         .samples
@@ -90,7 +89,7 @@ fn replay(tally: &Tally, names: &[String]) -> Value {
         "requests": tally.requests,
         "refused": tally.refused,
         "addresses": tally.callers(),
-        "refused_callers": tally.refused_callers.len(),
+        "refused_callers": tally.refused_callers(),
         "first_us": tally.first_us,
         "last_us": tally.last_us,
         "policies": policies.collect::<Vec<_>>(),

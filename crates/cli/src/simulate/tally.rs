@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU64;
 
 use foldhash::fast::RandomState;
 use tollgate::{Key, KeyKind};
@@ -12,6 +13,9 @@ use crate::replay::{Decided, Replay};
 
 /// The most routes that are counted by their name. The rest counts together.
 const MOST_ROUTES: usize = 10_000;
+
+/// The longest route that is counted by its whole name.
+const LONGEST_ROUTE: usize = 80;
 
 /// Lines that are shown.
 const SAMPLES: usize = 5;
@@ -30,8 +34,10 @@ pub(super) struct Tally {
     callers: HashSet<u128, RandomState>,
     pub(super) timeline: Timeline,
     pub(super) policies: Vec<OfPolicy>,
-    pub(super) refused_callers: HashMap<(usize, Option<Key>), OfCaller, RandomState>,
-    pub(super) routes: HashMap<(usize, String), u64, RandomState>,
+    /// By policy.
+    refused_callers: Vec<HashMap<Option<Key>, OfCaller, RandomState>>,
+    /// By policy, as the log writes them.
+    routes: Vec<HashMap<Box<[u8]>, u64, RandomState>>,
     /// The first lines that are refused.
     pub(super) samples: Vec<(u64, String)>,
 }
@@ -51,14 +57,16 @@ pub(super) struct OfCaller {
     pub(super) refused: u64,
     pub(super) first_us: u64,
     pub(super) last_us: u64,
-    /// Hashes of the programs by which it calls: many of them are many people.
-    agents: Vec<u64>,
+    /// The hash of the program by which it called first, and those of others: many programs are many people.
+    agent: Option<NonZeroU64>,
+    others: Vec<u64>,
 }
 
 impl OfCaller {
-    /// The number of programs, and true if there are more.
+    /// The number of programs, and true if there may be more.
     pub(super) fn programs(&self) -> (usize, bool) {
-        (self.agents.len(), self.agents.len() >= MOST_AGENTS)
+        let programs = usize::from(self.agent.is_some()) + self.others.len();
+        (programs, programs >= MOST_AGENTS)
     }
 
     fn count(&mut self, entry: &Entry<'_>) {
@@ -67,23 +75,25 @@ impl OfCaller {
         }
         self.refused += 1;
         self.last_us = entry.time_us;
-        if let Some(agent) = &entry.user_agent
-            && self.agents.len() < MOST_AGENTS
-        {
-            let agent = hash(agent);
-            if !self.agents.contains(&agent) {
-                self.agents.push(agent);
-            }
+        if self.programs().1 {
+            return;
+        }
+        let Some(agent) = entry.user_agent().map(hash) else {
+            return;
+        };
+        let is_first = *self.agent.get_or_insert(agent) == agent;
+        if !is_first && !self.others.contains(&agent.get()) {
+            self.others.push(agent.get());
         }
     }
 }
 
 /// A hash that is equal in every run.
-fn hash(bytes: &[u8]) -> u64 {
+fn hash(bytes: &[u8]) -> NonZeroU64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = foldhash::fast::FixedState::default().build_hasher();
     hasher.write(bytes);
-    hasher.finish()
+    NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN)
 }
 
 impl Tally {
@@ -98,8 +108,10 @@ impl Tally {
     ) {
         if self.requests == 0 {
             self.first_us = entry.time_us;
-            self.policies
-                .resize(replay.names().len(), OfPolicy::default());
+            let policies = replay.names().len();
+            self.policies.resize(policies, OfPolicy::default());
+            self.refused_callers.resize_with(policies, HashMap::default);
+            self.routes.resize_with(policies, HashMap::default);
         }
         self.requests += 1;
         self.last_us = entry.time_us;
@@ -143,16 +155,25 @@ impl Tally {
     ) {
         self.refused += 1;
         self.policies[policy].refused += 1;
-        self.refused_callers
-            .entry((policy, key.clone()))
-            .or_default()
-            .count(entry);
-        let route = String::from_utf8_lossy(entry.path());
-        let mut route: String = route.chars().take(80).collect();
-        if self.routes.len() >= MOST_ROUTES && !self.routes.contains_key(&(policy, route.clone())) {
-            "(others)".clone_into(&mut route);
+        let callers = &mut self.refused_callers[policy];
+        match callers.get_mut(key) {
+            Some(caller) => caller.count(entry),
+            None => callers.entry(key.clone()).or_default().count(entry),
         }
-        *self.routes.entry((policy, route)).or_default() += 1;
+        let path = entry.path();
+        let path = &path[..path.len().min(LONGEST_ROUTE)];
+        let routes = &mut self.routes[policy];
+        match routes.get_mut(path) {
+            Some(refused) => *refused += 1,
+            None => {
+                let path = if routes.len() < MOST_ROUTES {
+                    path
+                } else {
+                    b"(others)"
+                };
+                *routes.entry(path.into()).or_default() += 1;
+            }
+        }
         if self.samples.len() < SAMPLES {
             let line = String::from_utf8_lossy(line).chars().take(200).collect();
             self.samples.push((number, line));
@@ -164,24 +185,45 @@ impl Tally {
         self.callers.len()
     }
 
-    /// The refused callers, those with the most refusals first.
-    pub(super) fn top_callers(&self) -> Vec<(usize, String, &OfCaller)> {
-        let callers = self.refused_callers.iter();
-        let mut callers: Vec<_> = callers
-            .map(|((policy, key), of)| (*policy, words(key.as_ref()), of))
-            .collect();
-        callers.sort_by(|a, b| b.2.refused.cmp(&a.2.refused).then_with(|| a.1.cmp(&b.1)));
-        callers
+    /// The number of refused callers, as their policies tell them apart.
+    pub(super) fn refused_callers(&self) -> usize {
+        self.refused_callers.iter().map(HashMap::len).sum()
     }
 
-    /// The routes of refused requests, those with the most refusals first.
-    pub(super) fn top_routes(&self) -> Vec<(usize, &str, u64)> {
-        let routes = self.routes.iter();
-        let mut routes: Vec<_> = routes
-            .map(|((policy, route), refused)| (*policy, route.as_str(), *refused))
-            .collect();
-        routes.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(b.1)));
+    /// The refused callers with the most refusals.
+    pub(super) fn top_callers(&self, most: usize) -> Vec<(usize, String, &OfCaller)> {
+        let policies = self.refused_callers.iter().enumerate();
+        let callers = policies
+            .flat_map(|(policy, callers)| callers.iter().map(move |(key, of)| (policy, key, of)));
+        let mut callers: Vec<_> = callers.collect();
+        callers.sort_unstable_by(|a, b| {
+            let order = |key: &Option<Key>| key.as_ref().map(|key| key.as_bytes().to_vec());
+            b.2.refused
+                .cmp(&a.2.refused)
+                .then_with(|| order(a.1).cmp(&order(b.1)))
+        });
+        let callers = callers.into_iter().take(most);
+        callers
+            .map(|(policy, key, of)| (policy, words(key.as_ref()), of))
+            .collect()
+    }
+
+    /// The routes of refused requests with the most refusals.
+    pub(super) fn top_routes(&self, most: usize) -> Vec<(usize, String, u64)> {
+        let policies = self.routes.iter().enumerate();
+        let routes = policies.flat_map(|(policy, routes)| {
+            routes
+                .iter()
+                .map(move |(route, refused)| (policy, route, *refused))
+        });
+        let mut routes: Vec<_> = routes.collect();
+        routes.sort_unstable_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(b.1)));
+        let routes = routes.into_iter().take(most);
         routes
+            .map(|(policy, route, refused)| {
+                (policy, String::from_utf8_lossy(route).into_owned(), refused)
+            })
+            .collect()
     }
 }
 

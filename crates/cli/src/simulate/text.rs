@@ -37,7 +37,7 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         "  refused: {} requests ({}); refused callers: {}",
         grouped(tally.refused),
         percent(tally.refused, tally.requests),
-        grouped(tally.refused_callers.len() as u64)
+        grouped(tally.refused_callers() as u64)
     ));
     policies(tally, names, &mut lines);
     if !left_out.is_empty() {
@@ -128,9 +128,8 @@ fn over_time(tally: &Tally, lines: &mut Vec<String>) {
 fn callers(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
     lines.push("\ncallers that are refused most".to_owned());
     let rows = tally
-        .top_callers()
+        .top_callers(ROWS)
         .into_iter()
-        .take(ROWS)
         .map(|(policy, caller, of)| {
             let programs = match of.programs() {
                 (0, _) => "?".to_owned(),
@@ -152,10 +151,9 @@ fn callers(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
 
 fn routes(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
     lines.push("\npaths that are refused most".to_owned());
-    let rows = tally.top_routes().into_iter().take(ROWS);
-    let rows = rows.map(|(policy, route, refused)| {
-        [route.to_owned(), names[policy].clone(), grouped(refused)]
-    });
+    let rows = tally.top_routes(ROWS).into_iter();
+    let rows =
+        rows.map(|(policy, route, refused)| [route, names[policy].clone(), grouped(refused)]);
     table(["path", "policy", "refused"], rows.collect(), lines);
 }
 
@@ -184,7 +182,7 @@ fn doubts(reading: &Reading, tally: &Tally, names: &[String], lines: &mut Vec<St
     if tally.refused > 0 {
         doubts.push("A refused caller may try again: such retries are not in the log.".to_owned());
         let are_many = |(_, _, of): &(usize, String, &super::tally::OfCaller)| of.programs().1;
-        if tally.top_callers().iter().take(ROWS).any(are_many) {
+        if tally.top_callers(ROWS).iter().any(are_many) {
             doubts.push(
                 "A caller with many programs is likely to be many people behind one address."
                     .to_owned(),

@@ -60,7 +60,7 @@ impl Trial {
                 is_refused = true;
             }
         }
-        if is_refused && let Some(agent) = &entry.user_agent {
+        if is_refused && let Some(agent) = entry.user_agent() {
             let agents = self.callers.entry(identity.clone()).or_default();
             if agents.len() < MOST_AGENTS {
                 use std::hash::BuildHasher;
