@@ -162,7 +162,7 @@ fn on_the_server(report: &Report, floors: &mut Vec<Floor>) {
                 ("allowed", cost.allowed, without.allowed),
                 ("denied", cost.denied, without.denied),
             ];
-            let ratios = sides.into_iter().zip(times);
+            let ratios = (sides.into_iter().zip(times)).filter(|(_, most)| most.is_finite());
             ratios.map(|((side, cost_of, of_plain), most)| Floor {
                 what: format!("Redis, {}, {side}: times one without", cost.case),
                 measured: cost_of as f64 / of_plain as f64,
