@@ -76,19 +76,30 @@ pub fn decide(
         return decide_one(now, charge, states.state(0));
     }
 
-    if are_apart(charges) {
-        return decide_apart(now, charges, states);
-    }
     if charges.iter().any(|charge| charge.quota.is_once()) {
         return ids::decide_with_ids(now, charges, states);
     }
     if charges.iter().any(|charge| charge.quota.is_ban()) {
         return bans::decide_with_bans(now, charges, states);
     }
-    decide_in_groups(now, charges, states, true)
+    decide_budgets(now, charges, states, true)
 }
 
-/// Decides charges of which several may name one state. If the call may not be admitted, the enforced ones are judged alone.
+/// Decides charges of budgets alone. If the call may not be admitted, the enforced ones are judged, and not taken.
+fn decide_budgets(
+    now: Timestamp,
+    charges: &[Charge<'_>],
+    states: &mut (impl States + ?Sized),
+    may_admit: bool,
+) -> Decision {
+    if are_apart(charges) {
+        decide_apart(now, charges, states, may_admit)
+    } else {
+        decide_in_groups(now, charges, states, may_admit)
+    }
+}
+
+/// Decides charges of which several may name one state.
 fn decide_in_groups(
     now: Timestamp,
     charges: &[Charge<'_>],
@@ -152,12 +163,12 @@ fn decide_in_groups(
     Decision::new(now, admitted, verdicts)
 }
 
-/// Says whether no two charges name one state and none is a ban, which is the usual case.
+/// Says whether no two charges name one state, which is the usual case.
 fn are_apart(charges: &[Charge<'_>]) -> bool {
     let mut before = charges.iter().enumerate();
     before.all(|(index, charge)| {
         let mut others = charges[..index].iter();
-        !charge.quota.is_beside_budgets() && !others.any(|other| other.shares_state_with(charge))
+        !others.any(|other| other.shares_state_with(charge))
     })
 }
 
@@ -166,13 +177,15 @@ fn decide_apart(
     now: Timestamp,
     charges: &[Charge<'_>],
     states: &mut (impl States + ?Sized),
+    may_admit: bool,
 ) -> Decision {
     let now_us = now.as_micros();
     let mut numbered = charges.iter().enumerate();
-    let admitted = numbered.all(|(index, charge)| {
-        let passage = |state| charge.quota.rule().passage(state, now_us, charge.cost);
-        charge.mode != Mode::Enforce || passage(states.state(index)).passes()
-    });
+    let admitted = may_admit
+        && numbered.all(|(index, charge)| {
+            let passage = |state| charge.quota.rule().passage(state, now_us, charge.cost);
+            charge.mode != Mode::Enforce || passage(states.state(index)).passes()
+        });
     let mut verdicts = SmallVec::with_capacity(charges.len());
     for (index, charge) in charges.iter().enumerate() {
         let take = charge.mode.takes(admitted);

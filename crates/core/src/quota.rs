@@ -558,12 +558,6 @@ impl Quota {
         matches!(self.rule, Rule::Ban(_))
     }
 
-    /// True if this stands beside budgets, and has none itself.
-    #[inline]
-    pub(crate) const fn is_beside_budgets(&self) -> bool {
-        matches!(self.rule, Rule::Ban(_) | Rule::Once(_))
-    }
-
     /// True if this is a ban of which denials of the same call are strikes.
     pub(crate) const fn hears_denials(&self) -> bool {
         if let Rule::Ban(penalty) = &self.rule {

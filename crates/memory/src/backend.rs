@@ -1,6 +1,7 @@
 //! The backend.
 
 use std::fmt;
+use std::slice;
 
 use tollgate_core::{
     Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Clock, Decision,
@@ -93,6 +94,9 @@ impl MemoryBackend {
             return Err(too_many(charges.len()));
         }
         check_up_to(charges)?;
+        if let [charge] = charges {
+            return self.decide_one_up_to(charge, at_least);
+        }
         decide_several(
             &self.shards,
             &self.hashing,
@@ -100,6 +104,26 @@ impl MemoryBackend {
             charges,
             |now, states| decide_up_to(now, charges, states, at_least),
         )
+    }
+
+    fn decide_one_up_to(
+        &self,
+        charge: &Charge<'_>,
+        at_least: u64,
+    ) -> Result<Decision, BackendError> {
+        let lookup = Lookup::new(&self.hashing, charge.scope, charge.key);
+        let came_at = self.clock.now();
+        let mut shard = self.shards.lock_for(&lookup);
+        let now = shard.time(came_at, &*self.clock);
+        shard.tidy_now_and_then(&self.hashing, now);
+        let decide = |state: &mut State| {
+            let state = slice::from_mut(state);
+            decide_up_to(now, slice::from_ref(charge), state, at_least)
+        };
+        match shard.find(&lookup) {
+            Some(slot) => Ok(decide(shard.state_mut(slot))),
+            None => shard.decide_unseen(&self.hashing, now, lookup, charge, decide),
+        }
     }
 
     pub(crate) fn with(hashing: Hashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
@@ -143,7 +167,8 @@ impl ImmediateBackend for MemoryBackend {
             let now = shard.time(came_at, &*self.clock);
             shard.tidy_now_and_then(&self.hashing, now);
             let Some(slot) = shard.find(&lookup) else {
-                return shard.decide_unseen(&self.hashing, now, lookup, charge);
+                let decide = |state: &mut State| decide_one(now, charge, state);
+                return shard.decide_unseen(&self.hashing, now, lookup, charge, decide);
             };
             let state = shard.state_mut(slot);
             return match decide_quickly(now, charge, state) {

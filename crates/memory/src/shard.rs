@@ -1,11 +1,10 @@
 //! The state under one lock: some of the keys, and the hand that goes round them to forget.
 
-use std::slice;
 use std::time::Duration;
 
 use tollgate_core::{
     BackendError, BannedCaller, Charge, Clock, Decision, FailureKind, Key, Scope, State, Timestamp,
-    Unit, decide,
+    Unit,
 };
 
 use crate::arena::Arena;
@@ -146,9 +145,10 @@ impl Shard {
         now: Timestamp,
         lookup: Lookup<'_>,
         charge: &Charge<'_>,
+        decide: impl FnOnce(&mut State) -> Decision,
     ) -> Result<Decision, BackendError> {
         let mut state = State::full(charge.quota);
-        let decision = decide(now, slice::from_ref(charge), slice::from_mut(&mut state));
+        let decision = decide(&mut state);
         if decision
             .verdicts()
             .iter()

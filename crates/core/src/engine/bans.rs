@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::{OtherCharges, States, decide_in_groups};
+use super::{OtherCharges, States, decide_budgets};
 use crate::algorithm::Passage;
-use crate::{Charge, Decision, MAX_CHARGES, Mode, Timestamp, Verdict};
+use crate::{Charge, Decision, Mode, Timestamp, Verdict};
 
 /// Decides a call in which at least one charge is a ban.
 ///
@@ -18,38 +18,45 @@ pub(super) fn decide_with_bans(
     states: &mut (impl States + ?Sized),
 ) -> Decision {
     let now_us = now.as_micros();
-    let is_closed: SmallVec<[bool; 8]> = charges
-        .iter()
-        .enumerate()
-        .map(|(index, charge)| {
-            let rule = charge.quota.rule();
-            charge.quota.is_ban()
-                && rule.passage(states.state(index), now_us, charge.cost) != Passage::Open
-        })
-        .collect();
-    let closed = |index: usize, mode| is_closed[index] && charges[index].mode == mode;
-    let is_banned = (0..charges.len()).any(|index| closed(index, Mode::Enforce));
+    let mut is_closed: SmallVec<[bool; 8]> = SmallVec::new();
+    let (mut is_banned, mut is_banned_on_trial) = (false, false);
+    for (index, charge) in charges.iter().enumerate() {
+        let (rule, is_ban) = (charge.quota.rule(), charge.quota.is_ban());
+        let passes = |state| rule.passage(state, now_us, charge.cost) == Passage::Open;
+        let closed = is_ban && !passes(states.state(index));
+        is_closed.push(closed);
+        is_banned |= closed && charge.mode == Mode::Enforce;
+        is_banned_on_trial |= closed && charge.mode == Mode::Shadow;
+    }
 
     // On trial, a charge of those who would be banned is a question.
     let is_spared = |charge: &Charge<'_>| {
-        let mut bans = charges.iter().enumerate();
-        charge.mode == Mode::Shadow
-            && bans.any(|(index, ban)| closed(index, Mode::Shadow) && ban.guards(charge))
+        let mut bans = charges.iter().zip(&is_closed);
+        is_banned_on_trial
+            && charge.mode == Mode::Shadow
+            && bans.any(|(ban, is_closed)| {
+                *is_closed && ban.mode == Mode::Shadow && ban.guards(charge)
+            })
     };
-    let numbers: SmallVec<[usize; 4]> = (0..charges.len())
-        .filter(|index| !charges[*index].quota.is_ban())
-        .collect();
-    let judged = numbers.iter().map(|index| match charges[*index] {
-        charge if is_spared(&charge) => Charge {
-            mode: Mode::Probe,
-            ..charge
-        },
-        charge => charge,
-    });
-    let judged: SmallVec<[Charge<'_>; 4]> = judged.collect();
+    let mut numbers = SmallVec::new();
+    let mut judged: SmallVec<[Charge<'_>; 4]> = SmallVec::new();
+    for (index, charge) in charges.iter().enumerate() {
+        if charge.quota.is_ban() {
+            continue;
+        }
+        numbers.push(index);
+        judged.push(Charge {
+            mode: if is_spared(charge) {
+                Mode::Probe
+            } else {
+                charge.mode
+            },
+            ..*charge
+        });
+    }
     let mut others = OtherCharges { states, numbers };
-    let decision = decide_in_groups(now, &judged, &mut others, !is_banned);
-    let OtherCharges { states, numbers } = others;
+    let decision = decide_budgets(now, &judged, &mut others, !is_banned);
+    let states = others.states;
     let strikes = |mode| match mode {
         Mode::Enforce => !is_banned,
         Mode::Shadow => true,
@@ -64,10 +71,12 @@ pub(super) fn decide_with_bans(
     };
     let admitted = decision.is_admitted();
 
-    let mut decided = numbers.iter().zip(decision.verdicts()).peekable();
-    let verdicts = charges.iter().enumerate().map(|(index, charge)| {
-        if let Some((_, verdict)) = decided.next_if(|(number, _)| **number == index) {
-            return *verdict;
+    let mut decided = decision.verdicts().iter();
+    let mut verdicts = SmallVec::with_capacity(charges.len());
+    for (index, charge) in charges.iter().enumerate() {
+        if !charge.quota.is_ban() {
+            verdicts.extend(decided.next().copied());
+            continue;
         }
         let (rule, state) = (charge.quota.rule(), states.state(index));
         let mode = charge.mode;
@@ -81,8 +90,7 @@ pub(super) fn decide_with_bans(
         }
         let taken = if takes { charge.cost } else { 0 };
         let limit = charge.quota.capacity();
-        Verdict::new(mode, passage, limit, budget, taken, full_at)
-    });
-    let verdicts: SmallVec<[Verdict; MAX_CHARGES]> = verdicts.collect();
-    Decision::new(now, admitted, verdicts)
+        verdicts.push(Verdict::new(mode, passage, limit, budget, taken, full_at));
+    }
+    Decision::of_several(now, admitted, verdicts)
 }

@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::{States, decide};
-use crate::{BackendError, Charge, Decision, FailureKind, MAX_CHARGES, Mode, Timestamp};
+use super::{States, decide, decide_one, decide_quickly};
+use crate::{BackendError, Charge, Decision, FailureKind, MAX_CHARGES, Mode, State, Timestamp};
 
 /// Refuses a call that [`decide_up_to`] cannot decide. For backends.
 ///
@@ -74,6 +74,11 @@ pub fn decide_up_to(
     states: &mut (impl States + ?Sized),
     at_least: u64,
 ) -> Decision {
+    if let [charge] = charges
+        && charge.grants()
+    {
+        return decide_one_up_to(now, charge, states.state(0), at_least);
+    }
     let amount = amount(now, charges, states).max(at_least);
     let granted = charges.iter().map(|charge| Charge {
         cost: if charge.grants() {
@@ -85,6 +90,24 @@ pub fn decide_up_to(
     });
     let granted: SmallVec<[Charge<'_>; MAX_CHARGES]> = granted.collect();
     decide(now, &granted, states)
+}
+
+/// Decides a call of one charge as [`decide_up_to`] does.
+fn decide_one_up_to(
+    now: Timestamp,
+    charge: &Charge<'_>,
+    state: &mut State,
+    at_least: u64,
+) -> Decision {
+    let (rule, now_us) = (charge.quota.rule(), now.as_micros());
+    // This brings the state to now and has no other effect.
+    rule.passage(state, now_us, 0);
+    let amount = rule.budget(state, now_us).remaining.max(at_least);
+    let granted = Charge {
+        cost: charge.cost.min(amount),
+        ..*charge
+    };
+    decide_quickly(now, &granted, state).unwrap_or_else(|| decide_one(now, &granted, state))
 }
 
 /// The largest amount that passes, whatever was asked for.

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::bans::decide_with_bans;
-use super::{OtherCharges, States, decide_in_groups};
-use crate::{Charge, Decision, MAX_CHARGES, Mode, Timestamp, Verdict};
+use super::{OtherCharges, States, decide_budgets};
+use crate::{Charge, Decision, Mode, Timestamp, Verdict};
 
 /// Decides a call in which at least one charge is an id.
 ///
@@ -17,33 +17,35 @@ pub(super) fn decide_with_ids(
     states: &mut (impl States + ?Sized),
 ) -> Decision {
     let now_us = now.as_micros();
-    let is_replay: SmallVec<[bool; 8]> = charges
-        .iter()
-        .enumerate()
-        .map(|(index, charge)| {
-            let rule = charge.quota.rule();
-            charge.cost > 0 && rule.is_replay(states.state(index), now_us)
-        })
-        .collect();
+    let mut is_replay: SmallVec<[bool; 8]> = SmallVec::new();
+    for (index, charge) in charges.iter().enumerate() {
+        let rule = charge.quota.rule();
+        let is_id = charge.quota.is_once() && charge.cost > 0;
+        is_replay.push(is_id && rule.is_replay(states.state(index), now_us));
+    }
     let is_spared = |charge: &Charge<'_>| {
         let mut ids = charges.iter().zip(&is_replay);
         ids.any(|(id, is_replay)| *is_replay && id.is_id_of(charge))
     };
-    let numbers: SmallVec<[usize; 4]> = (0..charges.len())
-        .filter(|index| !charges[*index].quota.is_once())
-        .collect();
-    let judged = numbers.iter().map(|index| match charges[*index] {
-        charge if is_spared(&charge) => Charge { cost: 0, ..charge },
-        charge => charge,
-    });
-    let judged: SmallVec<[Charge<'_>; 4]> = judged.collect();
+    let mut numbers = SmallVec::new();
+    let mut judged: SmallVec<[Charge<'_>; 4]> = SmallVec::new();
+    for (index, charge) in charges.iter().enumerate() {
+        if charge.quota.is_once() {
+            continue;
+        }
+        numbers.push(index);
+        judged.push(Charge {
+            cost: if is_spared(charge) { 0 } else { charge.cost },
+            ..*charge
+        });
+    }
     let mut others = OtherCharges { states, numbers };
     let decision = if judged.iter().any(|charge| charge.quota.is_ban()) {
         decide_with_bans(now, &judged, &mut others)
     } else {
-        decide_in_groups(now, &judged, &mut others, true)
+        decide_budgets(now, &judged, &mut others, true)
     };
-    let OtherCharges { states, numbers } = others;
+    let states = others.states;
 
     let passes = |id: &Charge<'_>| match id.mode {
         Mode::Enforce => decision.is_admitted(),
@@ -53,10 +55,12 @@ pub(super) fn decide_with_ids(
         }
         Mode::Probe => false,
     };
-    let mut decided = numbers.iter().zip(decision.verdicts()).peekable();
-    let verdicts = charges.iter().enumerate().map(|(index, charge)| {
-        if let Some((_, verdict)) = decided.next_if(|(number, _)| **number == index) {
-            return *verdict;
+    let mut decided = decision.verdicts().iter();
+    let mut verdicts = SmallVec::with_capacity(charges.len());
+    for (index, charge) in charges.iter().enumerate() {
+        if !charge.quota.is_once() {
+            verdicts.extend(decided.next().copied());
+            continue;
         }
         let (rule, state) = (charge.quota.rule(), states.state(index));
         let takes = charge.cost > 0 && passes(charge) && !is_replay[index];
@@ -66,8 +70,14 @@ pub(super) fn decide_with_ids(
         let (passage, full_at, budget) = rule.step(state, now_us, charge.cost, takes);
         let taken = if takes { charge.cost } else { 0 };
         let limit = charge.quota.capacity();
-        Verdict::new(charge.mode, passage, limit, budget, taken, full_at)
-    });
-    let verdicts: SmallVec<[Verdict; MAX_CHARGES]> = verdicts.collect();
-    Decision::new(now, decision.is_admitted(), verdicts)
+        verdicts.push(Verdict::new(
+            charge.mode,
+            passage,
+            limit,
+            budget,
+            taken,
+            full_at,
+        ));
+    }
+    Decision::of_several(now, decision.is_admitted(), verdicts)
 }
