@@ -435,6 +435,7 @@ impl Limiter {
     }
 
     fn install(&self, snapshot: Snapshot) {
+        snapshot.go_on_from(&self.snapshot());
         if snapshot.follows_responses {
             self.0.follows_responses.store(true, Ordering::Relaxed);
         }

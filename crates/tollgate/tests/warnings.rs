@@ -99,6 +99,42 @@ async fn a_policy_whose_routes_meet_none_of_many_requests_is_told_of_once() {
 }
 
 /// The log while a peer that names another caller asks twice.
+#[tokio::test]
+async fn replaced_policies_go_on_with_the_watch_over_the_first_requests() {
+    // given a policy whose route no request meets, replaced while the first requests come
+    let log = Log::default();
+    let _listening = log.listen();
+    let policies = || [policy("all"), policy("never").route("/never")];
+    let limiter = Limiter::builder().policies(policies()).build().unwrap();
+    let app = Router::new().route("/x", get(|| async { "hello" }));
+    let app = app.layer(RateLimitLayer::new(limiter.clone()));
+    for _ in 0..10 {
+        ask(&app, "/x", 100).await;
+        limiter.replace(policies()).unwrap();
+    }
+
+    // when as many come again, then it was told of once, by name
+    ask(&app, "/x", 1_000).await;
+    assert_eq!(
+        log.text().matches("policy=\"never\"").count(),
+        1,
+        "{}",
+        log.text()
+    );
+
+    // when a policy with another route takes its place, then the first requests under it are looked at
+    limiter
+        .replace([policy("all"), policy("never").route("/ever")])
+        .unwrap();
+    ask(&app, "/x", 1_000).await;
+    assert_eq!(
+        log.text().matches("policy=\"never\"").count(),
+        2,
+        "{}",
+        log.text()
+    );
+}
+
 async fn said_of_a_forwarding_peer(header: &'static str, limiter: Limiter) -> String {
     let log = Log::default();
     let _listening = log.listen();

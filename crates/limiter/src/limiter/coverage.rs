@@ -137,6 +137,12 @@ impl Coverage {
         }
     }
 
+    /// Goes on with the watch over the first requests where the policies of before have come to.
+    pub(super) fn go_on_from(&self, before: &Self, proxies: [&ProxyWatch; 2]) {
+        let policies = [&*self.policies, &*before.policies];
+        self.watch.go_on_from(&before.watch, policies, proxies);
+    }
+
     /// Looks at a request if it is one of the first.
     #[inline(always)]
     pub(super) fn watch(&self, request: &RequestView<'_>, terms: &Terms, proxies: &ProxyWatch) {

@@ -82,6 +82,14 @@ impl Snapshot {
         }
     }
 
+    /// Goes on with the watch over the first requests: a replacement is no new start of the service.
+    pub(super) fn go_on_from(&self, before: &Self) {
+        self.proxies.go_on_from(&before.proxies);
+        let proxies = [&self.proxies, &before.proxies];
+        self.requests.go_on_from(&before.requests, proxies);
+        self.messages.go_on_from(&before.messages, proxies);
+    }
+
     pub(super) fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
         let mut policies = self.policies.iter();
         policies.find(|policy| policy.name() == name)

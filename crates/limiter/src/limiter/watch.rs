@@ -25,26 +25,38 @@ pub(super) struct Watch {
     met: Box<[AtomicBool]>,
 }
 
-/// True while a forwarding header from an untrusted peer would be a mistake, and none has come.
+/// The search for a forwarding header from an untrusted peer, which would be a mistake.
 #[derive(Debug)]
-pub(super) struct ProxyWatch(AtomicBool);
+pub(super) struct ProxyWatch {
+    /// True if a policy asks for the client's address.
+    is_asked: bool,
+    has_come: AtomicBool,
+}
 
 impl ProxyWatch {
     pub(super) fn new(policies: &[Arc<Policy>]) -> Self {
         // Limits at handlers are by address unless they say otherwise.
         let by_address = |policy: &Arc<Policy>| policy.key.is_client_ip();
-        let asks_for_addresses = policies.is_empty() || policies.iter().any(by_address);
-        Self(asks_for_addresses.into())
+        Self {
+            is_asked: policies.is_empty() || policies.iter().any(by_address),
+            has_come: false.into(),
+        }
+    }
+
+    /// Goes on from the search under the policies of before.
+    pub(super) fn go_on_from(&self, before: &Self) {
+        let has_come = before.has_come.load(Ordering::Relaxed);
+        self.has_come.store(has_come, Ordering::Relaxed);
     }
 
     fn waits(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_asked && !self.has_come.load(Ordering::Relaxed)
     }
 
     fn look(&self, request: &RequestView<'_>, client: &ClientAddress) {
         if self.waits()
             && let Some(header) = client.disbelieved(request.peer(), request.headers())
-            && self.0.swap(false, Ordering::Relaxed)
+            && !self.has_come.swap(true, Ordering::Relaxed)
         {
             warn_of_proxy(client, header);
         }
@@ -61,6 +73,35 @@ impl Watch {
         };
         watch.end_if_all_is_seen(proxies);
         watch
+    }
+
+    /// Goes on from the watch over the policies of before. A policy with the name and the routes of one of them is not new; if none
+    /// is, the count of the first requests goes on as well.
+    pub(super) fn go_on_from(
+        &self,
+        before: &Self,
+        [policies, policies_before]: [&[Arc<Policy>]; 2],
+        [proxies, proxies_before]: [&ProxyWatch; 2],
+    ) {
+        let mut is_new = proxies.is_asked && !proxies_before.is_asked;
+        for (policy, met) in policies.iter().zip(&self.met) {
+            let is_this = |other: &Arc<Policy>| {
+                other.name() == policy.name() && other.patterns().routes == policy.patterns().routes
+            };
+            let mut known = policies_before.iter().zip(&before.met);
+            match known.find(|(other, _)| is_this(other)) {
+                Some((_, was_met)) if was_met.load(Ordering::Relaxed) => {
+                    met.store(true, Ordering::Relaxed);
+                }
+                Some(_) => {}
+                None => is_new |= !met.load(Ordering::Relaxed),
+            }
+        }
+        if !is_new {
+            let left = before.left.load(Ordering::Relaxed);
+            self.left.store(left, Ordering::Relaxed);
+        }
+        self.end_if_all_is_seen(proxies);
     }
 
     fn end_if_all_is_seen(&self, proxies: &ProxyWatch) {
