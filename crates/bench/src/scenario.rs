@@ -12,7 +12,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::thread;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -21,8 +20,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tollgate::{
-    Algorithm, Concurrent, ConfigError, Event, Limiter, Policy, PressureGauge, Quota,
-    RateLimitLayer, key,
+    Algorithm, Ban, Concurrent, ConfigError, Event, Limiter, Policy, PressureGauge, Quota,
+    RateLimitLayer, Share, key,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service};
@@ -95,7 +94,10 @@ TollgateUnderPressure "tollgate-under-pressure" "as plain, with classes of which
     TollgateObserved "tollgate-observed" "as plain, with an observer that counts",
     TollgateMetered "tollgate-metered" "as plain, with metrics, and no recorder yet",
     TollgateExported "tollgate-exported" "as plain, with metrics, and the recorder of metrics-exporter-prometheus",
-    TollgateReplaced "tollgate-replaced" "as plain, while another thread replaces the policies a thousand times a second",
+    TollgateReplaced "tollgate-replaced" "as plain, with policies that are replaced after every ten requests",
+    TollgateShare "tollgate-share" "as plain, by a request of the class for which a share is kept",
+    TollgateBan "tollgate-ban" "as plain, with a ban for those that are denied too often",
+    TollgateBanned "tollgate-banned" "as denied, of callers that are banned",
     TollgateDeniedAlike "tollgate-denied-alike" "as denied, of a hundred callers",
     TollgateOffenders "tollgate-offenders" "the same, with the callers counted that are denied most",
     TollgateOffendersMany "tollgate-offenders-many" "the same, of a thousand callers, twice as many as have a place",
@@ -119,6 +121,10 @@ TollgateUnderPressure "tollgate-under-pressure" "as plain, with classes of which
     CheckFixedWindow "check-fixed-window" "memory backend, one check of a fixed window, address key",
     CheckIntervalRefill "check-interval-refill" "memory backend, one check of a refill in intervals, address key",
     CheckCalendar "check-calendar" "memory backend, one check of a day of a calendar, address key",
+    CheckWarmUp "check-warm-up" "memory backend, one check of a quota that warms up, address key",
+    CheckUpTo "check-up-to" "memory backend, as much as there is of one quota, address key",
+    CheckOnce "check-once" "memory backend, one check with an id that was never seen, address key",
+    CheckReplay "check-replay" "memory backend, one check with an id that is remembered, address key",
     CheckTwo "check-two" "the same with two charges, one on a budget that all share",
     CheckEight "check-eight" "the same with eight charges, each by another quota",
     GovernorCheckAddress "governor-address" "governor, keyed check, address key",
@@ -166,6 +172,10 @@ impl Scenario {
             | Self::CheckFixedWindow
             | Self::CheckIntervalRefill
             | Self::CheckCalendar
+            | Self::CheckWarmUp
+            | Self::CheckUpTo
+            | Self::CheckOnce
+            | Self::CheckReplay
             | Self::CheckTwo
             | Self::CheckEight
             | Self::GovernorCheckAddress => Some(Self::LoopAddress),
@@ -192,6 +202,13 @@ impl Scenario {
         for _ in 0..rounds {
             prepared(CALLERS);
         }
+    }
+
+    /// A part that is not counted, within the one that is. The profiler turns its count off and on again here, because this name
+    /// matches the pattern for [`measured`](Self::measured) as well.
+    #[inline(never)]
+    fn not_measured(part: impl FnOnce()) {
+        part();
     }
 
     /// The scenario made ready: call it with a number of callers to serve one request for each.
@@ -233,7 +250,18 @@ impl Scenario {
             Self::TollgateObserved => serve(observed().layer(Nothing)),
             Self::TollgateMetered => serve(metered().layer(Nothing)),
             Self::TollgateExported => exported(metered().layer(Nothing)),
-            Self::TollgateReplaced => serve(replaced().layer(Nothing)),
+            Self::TollgateReplaced => replaced(),
+            Self::TollgateShare => {
+                let share = Share::percent(20);
+                let shop = Policy::new("plenty", PLENTY).keep_for("critical", share);
+                let shop = shop.class_by(key::Header::new("x-class"));
+                serve(silent(Limiter::builder().policy(shop).build()).layer(Nothing))
+            }
+            Self::TollgateBan => serve(silent(banning(PLENTY)).layer(Nothing)),
+            Self::TollgateBanned => {
+                let layer = banning(LITTLE).map(RateLimitLayer::new);
+                serve(layer.unwrap_or_else(|_| plain()).layer(Nothing))
+            }
             Self::TollgateDeniedAlike => serve_few(RateLimitLayer::new(LITTLE).layer(Nothing)),
             Self::TollgateOffenders => serve_few(tracked().layer(Nothing)),
             Self::TollgateOffendersMany => serve(tracked().layer(Nothing)),
@@ -281,6 +309,10 @@ impl Scenario {
             Self::CheckText => checks::by_text(checks::names()),
             Self::CheckShortText => checks::by_text(checks::short_names()),
             Self::CheckUuid => checks::by_text(checks::uuids()),
+            Self::CheckWarmUp => checks::warming_up(),
+            Self::CheckUpTo => checks::up_to(),
+            Self::CheckOnce => checks::once(u64::MAX),
+            Self::CheckReplay => checks::once(1),
             Self::CheckTwo => checks::own_and_shared(),
             Self::CheckEight => with_charges(8),
             Self::GovernorCheckAddress => checks::governor_s_by_address(),
@@ -493,19 +525,26 @@ fn metered() -> RateLimitLayer {
     silent(limiter.metrics().build())
 }
 
-/// A layer whose policies are replaced all the time, until the process ends.
-fn replaced() -> RateLimitLayer {
+/// Policies that are replaced after every ten requests. The replacement itself is not counted.
+fn replaced() -> Box<dyn FnMut(u32)> {
     let policy = || Policy::new("plenty", PLENTY);
     let limiter = Limiter::builder().policy(policy()).build();
-    if let Ok(limiter) = &limiter {
-        let limiter = limiter.clone();
-        thread::spawn(move || {
-            while limiter.replace([policy()]).is_ok() {
-                thread::sleep(Duration::from_millis(1));
+    let mut serve_ten = serve(silent(limiter.clone()).layer(Nothing));
+    Box::new(move |callers| {
+        for _ in 0..callers / 10 {
+            serve_ten(10);
+            if let Ok(limiter) = &limiter {
+                Scenario::not_measured(|| drop(limiter.replace([policy()])));
             }
-        });
-    }
-    silent(limiter)
+        }
+    })
+}
+
+/// A limiter that bans a caller after one denial, for a day.
+fn banning(quota: Quota) -> Result<Limiter, ConfigError> {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let policy = Policy::new("guarded", quota).ban(Ban::after(1, DAY).lasting(DAY));
+    Limiter::builder().policy(policy).build()
 }
 
 fn tracked() -> RateLimitLayer {

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, Backend, Calendar, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota,
+    Algorithm, Backend, Calendar, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Once, Quota,
     Receipt, Scope, Zone,
 };
 
@@ -49,6 +49,54 @@ pub(super) fn by(algorithm: Algorithm) -> Box<dyn FnMut(u32)> {
 pub(super) fn by_calendar() -> Box<dyn FnMut(u32)> {
     let days = Calendar::day(Zone::named("Europe/Berlin"));
     under(Quota::per_calendar(PLENTY.limit(), days))
+}
+
+/// A quota that is cold at first, and stays so under this load.
+pub(super) fn warming_up() -> Box<dyn FnMut(u32)> {
+    under(PLENTY.warm_up(Duration::from_secs(60)))
+}
+
+/// As much as there is, up to a unit.
+pub(super) fn up_to() -> Box<dyn FnMut(u32)> {
+    let backend = MemoryBackend::new();
+    let scope = Scope::of("bench", 0, &PLENTY);
+    each(move |caller| {
+        let key = Key::from(black_box(IpAddr::V4(address(caller))));
+        let charge = Charge {
+            scope,
+            quota: &PLENTY,
+            key: &key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let _ = black_box(&backend.decide_up_to_now(&[charge], 1));
+    })
+}
+
+/// Charges with ids, of which there are this many for each caller.
+pub(super) fn once(ids: u64) -> Box<dyn FnMut(u32)> {
+    let backend = MemoryBackend::new();
+    let ids_of_a_caller = Quota::from(Once::default());
+    let scope = Scope::of("bench", 0, &PLENTY);
+    let id_scope = Scope::of("bench", 0, &ids_of_a_caller);
+    let mut requests = 0;
+    each(move |caller| {
+        let key = Key::from(black_box(IpAddr::V4(address(caller))));
+        requests += 1;
+        let id = Key::tuple([&key, &Key::from(requests % ids)]);
+        let charge = |scope, quota, key| Charge {
+            scope,
+            quota,
+            key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let charges = [
+            charge(scope, &PLENTY, &key),
+            charge(id_scope, &ids_of_a_caller, &id),
+        ];
+        let _ = black_box(&backend.decide_now(&charges));
+    })
 }
 
 fn under(quota: Quota) -> Box<dyn FnMut(u32)> {
