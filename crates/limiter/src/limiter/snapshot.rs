@@ -82,7 +82,7 @@ impl Snapshot {
         }
     }
 
-    /// Goes on with the watch over the first requests: a replacement is no new start of the service.
+    /// Goes on with the watch over the first requests, since a replacement does not restart the service.
     pub(super) fn go_on_from(&self, before: &Self) {
         self.proxies.go_on_from(&before.proxies);
         let proxies = [&self.proxies, &before.proxies];
