@@ -51,7 +51,7 @@ impl Quota {
     /// # Errors
     ///
     /// If the wait is less than a microsecond, above [`MAX_WAIT`](crate::MAX_WAIT) or
-    /// [`MAX_WAIT_INTERVALS`](crate::MAX_WAIT_INTERVALS), or if the algorithm is not [`Gcra`](Algorithm::Gcra): all others give
+    /// [`MAX_WAIT_INTERVALS`](crate::MAX_WAIT_INTERVALS), or if the algorithm is not [`Gcra`](crate::Algorithm::Gcra): all others give
     /// requests no turns.
     pub const fn try_wait_up_to(self, wait: Duration) -> Result<Self, QuotaError> {
         if wait.as_micros() == 0 {

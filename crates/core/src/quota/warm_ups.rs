@@ -60,7 +60,7 @@ impl Quota {
     ///
     /// If the period is zero, not a whole number of microseconds, above [`MAX_WARM_UP`](crate::MAX_WARM_UP) or too short for one
     /// request, if more than one unit drains in a microsecond, if a cold burst takes longer than [`MAX_DRAIN`](crate::MAX_DRAIN)
-    /// to refill, if the algorithm is not [`Gcra`](Algorithm::Gcra), or if requests [wait](Self::wait_up_to) for their turn.
+    /// to refill, if the algorithm is not [`Gcra`](crate::Algorithm::Gcra), or if requests [wait](Self::wait_up_to) for their turn.
     pub const fn try_warm_up(self, warm_up: Duration) -> Result<Self, QuotaError> {
         let factor = match self.warm_up_figures() {
             Some((_, factor)) => factor as u64,
