@@ -46,12 +46,14 @@ fn calls(server: &Standalone, command: &str) -> u64 {
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
-/// Puts this many other names into a server.
+/// Puts this many other names into a server, in parts that keep it busy for a moment each.
 fn fill(server: &Standalone, names: u64) {
-    let script =
-        "for n = 1, tonumber(ARGV[1]) do redis.call('SET', 'other:' .. n, '') end return 'OK'";
-    let done = server.command(&["EVAL", script, "0", &names.to_string()]);
-    assert!(done.contains("OK"), "{done}");
+    let script = "for n = ARGV[1], ARGV[2] do redis.call('SET', 'other:' .. n, '') end return 'OK'";
+    for first in (0..names).step_by(100_000) {
+        let last = names.min(first + 100_000) - 1;
+        let done = server.command(&["EVAL", script, "0", &first.to_string(), &last.to_string()]);
+        assert!(done.contains("OK"), "{done}");
+    }
 }
 
 #[tokio::test]

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 
 use crate::{server_binary, shift_clock};
 
-/// The time that a server may take until it answers. On a machine busy with a build that is seconds, and under valgrind several
+/// The time that a server may take for an answer, the first one after its start too. On a machine busy with a build that is seconds, and under valgrind several
 /// times that.
-const STARTUP: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The file in the server's folder with the counts of its instructions.
 const COUNTS: &str = "counts";
@@ -244,8 +244,8 @@ impl Standalone {
         while !self.answers() {
             let elapsed = started_at.elapsed();
             assert!(
-                elapsed < STARTUP,
-                "not within {STARTUP:?}: {binary} answers"
+                elapsed < PATIENCE,
+                "not within {PATIENCE:?}: {binary} answers"
             );
             if self.has_ended() {
                 self.kill();
@@ -378,8 +378,8 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let started_at = Instant::now();
     while !is_so() {
         assert!(
-            started_at.elapsed() < STARTUP,
-            "not within {STARTUP:?}: {what}"
+            started_at.elapsed() < PATIENCE,
+            "not within {PATIENCE:?}: {what}"
         );
         sleep(Duration::from_millis(10));
     }
@@ -387,7 +387,7 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
 
 fn talk(socket: &Path, words: &[&str]) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let mut call = format!("*{}\r\n", words.len());
     for word in words {
         call.push_str(&format!("${}\r\n{word}\r\n", word.len()));
