@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::{server_binary, shift_clock};
 
-/// The time that a server may take for an answer, the first one after its start too. On a machine busy with a build that is seconds, and under valgrind several
-/// times that.
+/// The time that a server may take for an answer, the first one after its start too. On a machine busy with a build that is
+/// seconds, and under valgrind several times that.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The file in the server's folder with the counts of its instructions.
