@@ -9,6 +9,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::figures::{Share, read_period};
 use crate::log::{FieldNames, Format, Terms};
+use crate::peer::Peer;
+use crate::redis::RedisArguments;
 
 /// Chooses and checks the limits of a service that Tollgate protects.
 #[derive(Debug, Parser)]
@@ -21,6 +23,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Check(CheckArguments),
+    Explain(ExplainArguments),
     Simulate(SimulateArguments),
     Suggest(SuggestArguments),
 }
@@ -39,6 +42,35 @@ pub(crate) struct CheckArguments {
     /// The file that is in use: says what changes for callers if LIMITS replaces it.
     #[arg(long, value_name = "OLD")]
     pub(crate) against: Option<PathBuf>,
+}
+
+/// Says which policies cover a request and why the others do not, whose budgets it spends, and which answer it gets.
+///
+/// The library's own layer decides the request, in this process: by full budgets, or with --redis by the fleet's budgets as they
+/// are, which are only probed. Nothing is charged. Exit codes: 0 the request is explained; 1 a file is invalid, or the fleet's
+/// Redis cannot be asked; 2 the arguments make no sense.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tollgate explain limits.toml --request 'GET /api/things' -H 'x-api-key: abc' --peer 192.0.2.7
+  tollgate explain limits.toml --request 'POST /login' --peer 192.0.2.7 --redis redis://10.0.0.7:6379")]
+pub(crate) struct ExplainArguments {
+    /// The file of limits: TOML, or JSON if its name ends in .json.
+    pub(crate) limits: PathBuf,
+    /// The method and the target of the request.
+    #[arg(long, value_name = "REQUEST")]
+    pub(crate) request: String,
+    /// A header of the request. May be given several times.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+    /// The address of the other end of the socket: the caller, or the last proxy.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) peer: Option<Peer>,
+    /// The cost that the service would find, under policies whose cost only the service knows.
+    #[arg(long, value_name = "UNITS", default_value_t = 1)]
+    pub(crate) cost: u64,
+    #[command(flatten)]
+    pub(crate) redis: RedisArguments,
 }
 
 /// Replays an access log through a file of limits, on the log's own time, and says which requests would be refused.
@@ -86,7 +118,7 @@ Examples:
 pub(crate) struct SuggestArguments {
     /// The log: plain, gzip or zstd; - is standard input, which is read once, so that requests are not counted.
     pub(crate) log: PathBuf,
-    /// What tells callers apart: ip, user or header:NAME.
+    /// The part of a request that tells callers apart: ip, user or header:NAME.
     #[arg(long, default_value = "ip")]
     pub(crate) key: Identify,
     /// The share of callers that may be refused at any time.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The exit code for a file that is invalid or cannot be read.
+/// The exit code for a file that is invalid or cannot be read, and for a server that cannot be asked.
 const INVALID: u8 = 1;
 /// The exit code for arguments that make no sense. It is clap's own.
 pub(crate) const USAGE: u8 = 2;
@@ -21,6 +21,17 @@ impl Failure {
             code: INVALID,
             message: message.to_string(),
         }
+    }
+
+    /// A server that cannot be asked. The causes say more than the error itself.
+    pub(crate) fn unreachable(error: impl std::error::Error) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            message += &format!(": {error}");
+            cause = error.source();
+        }
+        Self::invalid(message)
     }
 
     /// Arguments that make no sense.

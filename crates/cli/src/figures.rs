@@ -139,6 +139,39 @@ pub(crate) fn duration(us: u64) -> String {
     }
 }
 
+/// A duration in at most two units, rounded up: `9 days 4 h`, `2 min 5 s`, `300 ms`.
+pub(crate) fn about(time: Duration) -> String {
+    let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    const UNITS: [(u64, &str); 5] = [
+        (86_400_000_000, "days"),
+        (3_600_000_000, "h"),
+        (60_000_000, "min"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+    ];
+    let larger = UNITS.iter().zip(&UNITS[1..]);
+    for ((unit_us, name), (part_us, part)) in larger {
+        let parts = us.div_ceil(*part_us);
+        let of_unit = unit_us / part_us;
+        if parts >= of_unit {
+            let (whole, parts) = (parts / of_unit, parts % of_unit);
+            let name = match (*name, whole) {
+                ("days", 1) => "day",
+                (name, _) => name,
+            };
+            return match parts {
+                0 => format!("{whole} {name}"),
+                _ => format!("{whole} {name} {parts} {part}"),
+            };
+        }
+    }
+    match us {
+        0 => "0 s".to_owned(),
+        1..1_000 => format!("{us} us"),
+        _ => format!("{} ms", us.div_ceil(1_000)),
+    }
+}
+
 /// Bars of these heights, of the largest.
 pub(crate) fn sparkline(heights: &[u64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -195,6 +228,18 @@ mod tests {
         assert_eq!(percent(1_234, 10_000), "12.34 %");
         assert_eq!(moment(971_211_336_000_000), "2000-10-10 20:55:36");
         assert_eq!(duration(2_500_000), "2.500 s");
+        for (us, words) in [
+            (863_999_963_000, "10 days"),
+            (90_000_000_000, "1 day 1 h"),
+            (3_601_000_000, "1 h 1 min"),
+            (125_000_001, "2 min 6 s"),
+            (1_500_000, "1 s 500 ms"),
+            (300_000, "300 ms"),
+            (7, "7 us"),
+            (0, "0 s"),
+        ] {
+            assert_eq!(about(Duration::from_micros(us)), words);
+        }
         assert_eq!(sparkline(&[0, 1, 7, 100]), "▁▂▂█");
     }
 }

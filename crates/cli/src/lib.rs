@@ -3,6 +3,7 @@
 //! | verb | what it does |
 //! | --- | --- |
 //! | `tollgate check limits.toml` | says whether the file is valid, what it covers, and what a change of it means for callers |
+//! | `tollgate explain limits.toml --request 'GET /'` | says which policies cover a request, whose budgets it spends, and its answer |
 //! | `tollgate simulate access.log limits.toml` | replays a log on its own time: which requests, callers and routes would be refused |
 //! | `tollgate suggest access.log` | finds limits that refuse no more than a stated share of the callers of a log |
 //!
@@ -15,17 +16,21 @@
 mod arguments;
 mod check;
 mod coverage;
+mod explain;
 mod failure;
 mod figures;
 mod limits;
 mod log;
+mod peer;
 mod policy_words;
+mod redis;
 mod replay;
+mod secrets;
 mod simulate;
 mod suggest;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -36,6 +41,8 @@ use self::failure::Failure;
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    let secrets = secrets::of(&arguments);
     let outcome = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => run_verb(arguments.verb),
         Err(help)
@@ -49,7 +56,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(usage) => {
-            drop(usage.print());
+            // The words of the arguments stand in it, and so does a URL in the wrong place.
+            let words = usage.render();
+            let is_coloured = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let words = match is_coloured {
+                true => words.ansi().to_string(),
+                false => words.to_string(),
+            };
+            drop(io::stderr().write_all(secrets::hide(&words, &secrets).as_bytes()));
             return ExitCode::from(failure::USAGE);
         }
     };
@@ -59,7 +73,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             _ => ExitCode::SUCCESS,
         },
         Err(failure) => {
-            drop(writeln!(io::stderr(), "error: {failure}"));
+            let words = secrets::hide(&failure.to_string(), &secrets);
+            drop(writeln!(io::stderr(), "error: {words}"));
             ExitCode::from(failure.code())
         }
     }
@@ -68,6 +83,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn run_verb(verb: Verb) -> Result<String, Failure> {
     match verb {
         Verb::Check(asked) => check::run(&asked),
+        Verb::Explain(asked) => explain::run(&asked),
         Verb::Simulate(asked) => simulate::run(&asked),
         Verb::Suggest(asked) => suggest::run(&asked),
     }

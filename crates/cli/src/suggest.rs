@@ -16,7 +16,7 @@ use crate::arguments::{Identify, SuggestArguments};
 use crate::failure::Failure;
 use crate::log::{Entry, Reading, read};
 
-/// What a log says about limits.
+/// The limits that a log suggests, and the facts that they come from.
 struct Suggestion {
     reading: Reading,
     /// Requests that the operator asks about.

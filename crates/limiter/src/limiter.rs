@@ -29,6 +29,7 @@ mod shedding;
 mod snapshot;
 mod switches;
 mod terms;
+mod uncovered;
 mod watch;
 
 use std::fmt;

@@ -31,6 +31,7 @@ pub(crate) use self::answer_cache::{Entitlement, FoundEntitlement, Tier, Unknown
 use self::ban::PolicyBan;
 use self::classes::Classes;
 use self::conditions::Conditions;
+pub use self::conditions::Unmet;
 pub(crate) use self::cost::Cost;
 use self::exemptions::Exemptions;
 pub use self::failure::{OnFailure, Share};

@@ -17,6 +17,6 @@ pub use crate::limiter::{
 };
 pub use crate::literal::literal;
 pub use crate::matching::Pattern;
-pub use crate::policy::{Label, Limit, is_none};
+pub use crate::policy::{Label, Limit, Unmet, is_none};
 pub use crate::report::Report;
 pub use crate::request::grpc_timeout;

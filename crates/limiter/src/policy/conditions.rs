@@ -27,6 +27,30 @@ pub(crate) struct Conditions {
     when: Vec<Arc<Condition>>,
 }
 
+/// A condition of a policy that a request does not meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unmet {
+    /// The policy is charged by name alone.
+    OnDemand,
+    /// The policy is for messages of streams.
+    Messages,
+    /// The policy has other routes.
+    Path,
+    /// The path is exempt.
+    ExemptPath,
+    /// The policy has other methods.
+    Method,
+    /// The method is exempt.
+    ExemptMethod,
+    /// No reading of the request names a host of the policy.
+    Host,
+    /// The caller is in an exempt network.
+    ExemptNetwork,
+    /// A closure does not hold.
+    Condition,
+}
+
 type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
 
 /// Conditions. Without one, a policy covers all requests. Several routes, methods or hosts are alternatives; conditions of
@@ -275,6 +299,11 @@ impl Policy {
             .is_none_or(|conditions| conditions.hold(request))
     }
 
+    /// The first condition that a request does not meet, the path aside.
+    pub(crate) fn unmet(&self, request: &RequestView<'_>) -> Option<Unmet> {
+        self.conditions.as_ref()?.unmet(request)
+    }
+
     /// True if the lists of covered and exempt requests leave any request to cover.
     pub(crate) fn check_coverage(&self) -> Result<(), ConfigError> {
         let Some(conditions) = &self.conditions else {
@@ -411,25 +440,50 @@ impl Conditions {
     }
 
     fn hold(&self, request: &RequestView<'_>) -> bool {
-        (self.methods.is_empty() || has(&self.methods, request.method()))
+        self.have_method(request.method())
             && !has(&self.exempt_methods, request.method())
-            && (self.hosts.is_empty() || self.is_for_host(request))
-            && (self.exempt_networks.is_empty() || !self.is_from_exempt_network(request))
+            && self.have_host(request)
+            && !self.is_from_exempt_network(request)
             && self.when.iter().all(|condition| condition(request))
     }
 
-    fn is_for_host(&self, request: &RequestView<'_>) -> bool {
-        is_any_host(request, |host| {
-            self.hosts.iter().any(|pattern| pattern.matches(host))
-        })
+    /// The first condition that does not hold, in the order of [`hold`](Self::hold).
+    fn unmet(&self, request: &RequestView<'_>) -> Option<Unmet> {
+        if !self.have_method(request.method()) {
+            Some(Unmet::Method)
+        } else if has(&self.exempt_methods, request.method()) {
+            Some(Unmet::ExemptMethod)
+        } else if !self.have_host(request) {
+            Some(Unmet::Host)
+        } else if self.is_from_exempt_network(request) {
+            Some(Unmet::ExemptNetwork)
+        } else if !self.hold(request) {
+            Some(Unmet::Condition)
+        } else {
+            None
+        }
     }
 
+    #[inline]
+    fn have_method(&self, method: &Method) -> bool {
+        self.methods.is_empty() || has(&self.methods, method)
+    }
+
+    #[inline]
+    fn have_host(&self, request: &RequestView<'_>) -> bool {
+        self.hosts.is_empty()
+            || is_any_host(request, |host| {
+                self.hosts.iter().any(|pattern| pattern.matches(host))
+            })
+    }
+
+    #[inline]
     fn is_from_exempt_network(&self, request: &RequestView<'_>) -> bool {
-        let address = request.client_ip();
-        address.is_some_and(|address| {
-            let mut lists = self.exempt_networks.iter();
-            lists.any(|list| list.contains(address))
-        })
+        !self.exempt_networks.is_empty()
+            && request.client_ip().is_some_and(|address| {
+                let mut lists = self.exempt_networks.iter();
+                lists.any(|list| list.contains(address))
+            })
     }
 }
 

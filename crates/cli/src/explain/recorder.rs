@@ -1,0 +1,130 @@
+//! A backend that writes down its questions and answers; on the fleet's Redis it only probes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate::{
+    Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Mode, Quota, Receipt, Scope,
+    Unit, Verdict,
+};
+
+use crate::failure::Failure;
+
+/// A question to the backend, and its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) policy: String,
+    pub(super) scope: Scope,
+    pub(super) quota: Quota,
+    pub(super) key: Key,
+    pub(super) cost: u64,
+    /// Nothing, if the backend failed.
+    pub(super) verdict: Option<Verdict>,
+}
+
+impl Question {
+    /// The question of a quota, and not of a ban or an id.
+    pub(super) fn is_of_quota(&self) -> bool {
+        !matches!(self.scope.unit(), Unit::Ban | Unit::Once)
+    }
+}
+
+/// The questions and answers of one request.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) questions: Vec<Question>,
+    pub(super) failure: Option<Failure>,
+}
+
+/// The backend inside, and the record.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    pub(super) inner: Arc<dyn Backend>,
+    /// True if nothing may be taken.
+    pub(super) only_probes: bool,
+    pub(super) record: Arc<Mutex<Record>>,
+}
+
+pub(super) fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Recorder {
+    fn mode(&self, asked: Mode) -> Mode {
+        if self.only_probes { Mode::Probe } else { asked }
+    }
+}
+
+impl Backend for Recorder {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        let asked: Vec<_> = charges
+            .iter()
+            .map(|charge| Charge {
+                mode: self.mode(charge.mode),
+                ..*charge
+            })
+            .collect();
+        let enforced: Vec<_> = charges.iter().map(|it| it.mode == Mode::Enforce).collect();
+        let first = {
+            let mut record = lock(&self.record);
+            let first = record.questions.len();
+            record
+                .questions
+                .extend(charges.iter().map(|charge| Question {
+                    policy: charge.scope.policy().to_owned(),
+                    scope: charge.scope,
+                    quota: *charge.quota,
+                    key: charge.key.clone(),
+                    cost: charge.cost,
+                    verdict: None,
+                }));
+            first
+        };
+        let (record, only_probes) = (Arc::clone(&self.record), self.only_probes);
+        self.inner.decide(&asked).map(move |answer| {
+            let mut record = lock(&record);
+            let decision = match answer {
+                Ok(decision) => decision,
+                Err(failure) => {
+                    record.failure = Some(Failure::unreachable(&failure));
+                    return Err(failure);
+                }
+            };
+            let questions = record.questions.iter_mut().skip(first);
+            for (question, verdict) in questions.zip(decision.verdicts()) {
+                question.verdict = Some(*verdict);
+            }
+            if !only_probes {
+                return Ok(decision);
+            }
+            // A probe denies nothing, so the charges that are enforced decide here.
+            let mut verdicts = enforced.iter().zip(decision.verdicts());
+            let is_admitted = verdicts.all(|(enforced, verdict)| !enforced || verdict.is_allowed());
+            let verdicts = decision.verdicts().iter().enumerate();
+            Ok(Decision::apart(
+                is_admitted,
+                verdicts.map(|(place, verdict)| (decision.verdict_at(place), *verdict)),
+            ))
+        })
+    }
+
+    // A request that is explained is charged nothing, so that nothing has to be given back.
+    fn credit(&self, _receipt: Receipt, _n: u64) {}
+
+    fn debit(&self, _receipt: &Receipt, _n: u64) {}
+
+    fn reset(&self, _scope: Scope, _key: &Key) -> Answer<()> {
+        Answer::now(Ok(()))
+    }
+
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        self.inner.bans(scope)
+    }
+
+    fn place(&self) -> Option<String> {
+        self.inner.place()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+}

@@ -1,0 +1,232 @@
+//! The explanation for people.
+
+use tollgate::config::PolicyConfig;
+use tollgate::{BannedCaller, Cause, Key, KeyKind, Verdict};
+use tollgate_limiter::transport::Unmet;
+
+use super::recorder::Question;
+use super::{Account, Explanation};
+use crate::arguments::ExplainArguments;
+use crate::figures::{about, grouped};
+use crate::limits::Kind;
+use crate::policy_words;
+
+pub(super) fn report(asked: &ExplainArguments, explanation: &Explanation) -> String {
+    let from = match asked.peer {
+        Some(peer) => format!("from {}", peer.address()),
+        None => "from a peer without an address".to_owned(),
+    };
+    let budgets = if asked.redis.are_given() {
+        "by the fleet's budgets as they are now; nothing is charged"
+    } else {
+        "by full budgets, as of the first request of its caller"
+    };
+    let mut lines = vec![
+        format!("{} {from}", asked.request),
+        format!("  by {}, {budgets}", asked.limits.display()),
+        format!("  {}", outcome(explanation)),
+    ];
+    for account in &explanation.policies {
+        policy(account, explanation, &mut lines);
+    }
+    answer(asked, explanation, &mut lines);
+    unknown(explanation, &mut lines);
+    lines.join("\n") + "\n"
+}
+
+fn outcome(explanation: &Explanation) -> String {
+    let Some(answer) = &explanation.answer else {
+        return "it would wait for its turn".to_owned();
+    };
+    if answer.status().is_success() && !is_refused(explanation) {
+        let asked = explanation.record.questions.iter();
+        if asked.clone().any(Question::is_of_quota) {
+            return "it passes".to_owned();
+        }
+        return "it passes, and nothing is charged".to_owned();
+    }
+    "it is refused".to_owned()
+}
+
+/// True if the layer answered itself. gRPC's refusals have a status of success.
+fn is_refused(explanation: &Explanation) -> bool {
+    let answer = explanation.answer.as_ref();
+    answer.is_some_and(|answer| {
+        answer.headers().contains_key("grpc-status") || !answer.body().is_empty()
+    })
+}
+
+fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>) {
+    let name = account.policy.name();
+    let config = explanation.limits.config().policies.iter();
+    let Some(config) = config.clone().find(|config| config.name == name) else {
+        return;
+    };
+    let trial = if config.shadow { ", on trial" } else { "" };
+    lines.push(format!("\npolicy {name}{trial}"));
+    let mut say = |name: &str, words: &str| lines.push(format!("  {name:<10} {words}"));
+    let questions = explanation.record.questions.iter();
+    let questions: Vec<_> = questions.filter(|it| it.policy == name).collect();
+    if let Some(untouched) = &account.untouched {
+        say("not asked", untouched_words(untouched.cause));
+        if let Some(key) = &untouched.key {
+            say("caller", &whose(config, key));
+        }
+        return;
+    }
+    if let Some(unmet) = account.unmet {
+        say("not asked", &unmet_words(unmet, config));
+        return;
+    }
+    let Some(first) = questions.first() else {
+        match &account.missing {
+            Some(missing) => say(
+                "not asked",
+                &format!(
+                    "the request has no {}, and requests without one pass",
+                    missing.what()
+                ),
+            ),
+            None => say("not asked", "another policy refuses the request before"),
+        }
+        return;
+    };
+    say("covers", &policy_words::covers(config));
+    say("budget of", &whose(config, &first.key));
+    if let Some(missing) = &account.missing {
+        say("", &format!("the request has no {}", missing.what()));
+    }
+    let quotas = || questions.iter().filter(|question| question.is_of_quota());
+    // A request costs each quota of a policy the same.
+    if let Some(question) = quotas().next() {
+        say("costs", &grouped(question.cost));
+    }
+    for question in quotas() {
+        say("quota", &quota_words(question));
+    }
+    for question in &questions {
+        let wait = question.verdict.as_ref().and_then(Verdict::retry_after);
+        if let (false, Some(wait)) = (question.is_of_quota(), wait) {
+            say("banned", &format!("for {} more", about(wait)));
+        }
+    }
+}
+
+fn quota_words(question: &Question) -> String {
+    let quota = &question.quota;
+    let Some(verdict) = &question.verdict else {
+        return quota.to_string();
+    };
+    let left = format!(
+        "{} of {} left",
+        grouped(verdict.remaining()),
+        grouped(verdict.limit())
+    );
+    if verdict.never_passes() {
+        format!("{quota}: refuses, since the cost is more than the quota ever holds; {left}")
+    } else if let Some(wait) = verdict.retry_after() {
+        format!("{quota}: refuses, and passes it in {}; {left}", about(wait))
+    } else if verdict.is_denied() {
+        format!("{quota}: refuses; {left}")
+    } else if !verdict.wait().is_zero() {
+        format!("{quota}: passes it in {}; {left}", about(verdict.wait()))
+    } else if verdict.reset_after().is_zero() {
+        format!("{quota}: passes; {left}")
+    } else {
+        let full = about(verdict.reset_after());
+        format!("{quota}: passes; {left}, full again in {full}")
+    }
+}
+
+/// The identity as the names of states have it: `=` before a text.
+fn whose(config: &PolicyConfig, key: &Key) -> String {
+    let payer = policy_words::payer(config);
+    match key.kind() {
+        KeyKind::Global => payer,
+        KeyKind::Missing => "all callers without an identity, together".to_owned(),
+        _ => {
+            let named = BannedCaller::new(key.clone(), std::time::Duration::ZERO);
+            format!("{payer}: {}", named.identity())
+        }
+    }
+}
+
+fn untouched_words(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Exempt => "it covers the request, and the operator has exempted it",
+        Cause::Off => "it is switched off",
+        Cause::Blocked => {
+            "it refuses the request: the caller is blocked, or its tier has a limit of 0"
+        }
+        Cause::Unidentified => "it refuses the request: there is no identity in it",
+        Cause::TierUnknown => "it refuses the request: the caller's tier is not known",
+        _ => "it was decided without a question to the budgets",
+    }
+}
+
+fn unmet_words(unmet: Unmet, config: &PolicyConfig) -> String {
+    match unmet {
+        Unmet::OnDemand => "only the service's code charges it, by its name".to_owned(),
+        Unmet::Messages => "it charges messages of streams, and no requests".to_owned(),
+        Unmet::Path => {
+            let grpc = config.grpc.iter().map(|method| format!("gRPC {method}"));
+            let routes: Vec<_> = config.routes.iter().cloned().chain(grpc).collect();
+            format!("the path is not {}", routes.join(" or "))
+        }
+        Unmet::ExemptPath => format!("the path is exempt: {}", config.exempt_routes.join(", ")),
+        Unmet::Method => format!("the method is not {}", config.methods.join(" or ")),
+        Unmet::ExemptMethod => {
+            format!("the method is exempt: {}", config.exempt_methods.join(", "))
+        }
+        Unmet::Host => format!("the host is not {}", config.hosts.join(" or ")),
+        Unmet::ExemptNetwork => "the caller is in an exempt network".to_owned(),
+        _ => "a condition of the service does not hold".to_owned(),
+    }
+}
+
+fn answer(asked: &ExplainArguments, explanation: &Explanation, lines: &mut Vec<String>) {
+    let Some(answer) = &explanation.answer else {
+        return;
+    };
+    let is_refused = is_refused(explanation) || !answer.status().is_success();
+    lines.push(match (is_refused, answer.headers().is_empty()) {
+        (true, _) => format!("\nthe answer: {}", answer.status()),
+        (false, true) => "\nnothing is added to the answer of the service".to_owned(),
+        (false, false) => "\nadded to the answer of the service".to_owned(),
+    });
+    if asked.redis.are_given() && !is_refused && !answer.headers().is_empty() {
+        lines.push("  (as the budgets are before the request is charged)".to_owned());
+    }
+    for (name, value) in answer.headers() {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        lines.push(format!("  {name}: {value}"));
+    }
+    if !answer.body().is_empty() {
+        lines.push(format!("  {}", String::from_utf8_lossy(answer.body())));
+    }
+}
+
+/// The facts that only the service has.
+fn unknown(explanation: &Explanation, lines: &mut Vec<String>) {
+    let registered = explanation.limits.registered();
+    if !registered.is_empty() {
+        lines.push("\nonly the service knows these, and the explanation assumes".to_owned());
+    }
+    for registered in registered {
+        let assumed = match registered.kind {
+            Kind::Condition => "that it holds",
+            Kind::Cost => "that it is what --cost says",
+            Kind::Key => "that it finds \"stand-in\", and the budgets are those of this text",
+            Kind::KeyList | Kind::NetworkList => "that it is empty",
+            Kind::Outcome => "nothing: it matters to the response",
+            Kind::Quotas => "that it states no quotas of its own",
+            Kind::Tiers => "that the caller is in none",
+        };
+        lines.push(format!(
+            "  of the {} {:?} of policy {}: {assumed}",
+            registered.kind.words(),
+            registered.name,
+            registered.policy
+        ));
+    }
+}

@@ -1,0 +1,147 @@
+//! `tollgate explain` on a real server: it tells the fleet's budgets as they are, and charges nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/program.rs"]
+mod program;
+
+use tempfile::TempDir;
+use tollgate::{Limiter, Policy, Quota, RedisBackend};
+use tollgate_testkit::Standalone;
+
+use self::program::tollgate;
+
+const REQUEST: [&str; 8] = [
+    "explain",
+    "limits.toml",
+    "--request",
+    "GET /api/things",
+    "-H",
+    "x-api-key: abc",
+    "--peer",
+    "192.0.2.7",
+];
+
+/// Quotas so slow that no time of a test gives a unit back.
+const LIMITS: &str = "policies = [{ name = \"api\", quotas = [\"1/day burst 50\", \"1/day burst 1000\"], key = { header = \"x-api-key\" } }]";
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("limits.toml"), LIMITS).unwrap();
+    folder
+}
+
+/// Spends so much of the key's budget in the fleet, as a service with the same policy does.
+fn spend(server: &Standalone, cost: u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let backend = RedisBackend::connect(&server.url()).await.unwrap();
+        let quotas = [Quota::per_day(1).burst(50), Quota::per_day(1).burst(1_000)];
+        let limiter = Limiter::builder()
+            .policy(Policy::new("api", quotas))
+            .backend(backend)
+            .build()
+            .unwrap();
+        let checked = limiter.check("api", "abc").cost(cost).await.unwrap();
+        assert!(checked.is_allowed());
+    });
+}
+
+/// The states of the server with their values and their expiry, as it would write them to its disk.
+fn state(server: &Standalone) -> String {
+    let names = server.command(&["KEYS", "*"]);
+    let mut names: Vec<_> = names
+        .lines()
+        .filter(|line| line.contains("tollgate"))
+        .collect();
+    names.sort_unstable();
+    let each = names.iter().map(|name| {
+        let value = server.command(&["DUMP", name.trim()]);
+        let expiry = server.command(&["PEXPIRETIME", name.trim()]);
+        format!("{name} {value} {expiry}")
+    });
+    each.collect()
+}
+
+#[test]
+fn a_request_is_explained_by_the_fleets_budgets_and_nothing_is_charged() {
+    let server = Standalone::start();
+    spend(&server, 10);
+    let before = state(&server);
+    assert!(before.contains("tollgate:api:0/g:=abc"), "{before}");
+
+    let url = server.url();
+    let of_caller = tollgate(
+        folder().path(),
+        &[&REQUEST[..], &["--redis", &url]].concat(),
+    );
+    let mut other = REQUEST;
+    other[5] = "x-api-key: xyz";
+    let of_other = tollgate(folder().path(), &[&other[..], &["--redis", &url]].concat());
+
+    let words = of_caller.words();
+    assert!(
+        words.contains("by the fleet's budgets as they are now"),
+        "{words}"
+    );
+    assert!(words.contains("40 of 50 left"), "{words}");
+    assert!(words.contains("990 of 1,000 left"), "{words}");
+    assert!(of_other.words().contains("50 of 50 left"), "{of_other:?}");
+    assert!(
+        of_other.words().contains("1,000 of 1,000 left"),
+        "{of_other:?}"
+    );
+    assert_eq!(state(&server), before);
+}
+
+#[test]
+fn a_caller_without_budget_is_told_the_wait_and_the_answer() {
+    let server = Standalone::start();
+    spend(&server, 50);
+
+    let url = server.url();
+    let ran = tollgate(
+        folder().path(),
+        &[&REQUEST[..], &["--redis", &url]].concat(),
+    );
+
+    let words = ran.words();
+    assert!(words.contains("it is refused"), "{words}");
+    assert!(words.contains("0 of 50 left"), "{words}");
+    assert!(
+        words.contains("the answer: 429 Too Many Requests"),
+        "{words}"
+    );
+    assert!(words.contains("retry-after: 8"), "{words}");
+    assert!(words.contains("quota-exceeded"), "{words}");
+}
+
+#[test]
+fn a_password_stands_in_no_message() {
+    let server = Standalone::start();
+    let _set = server.command(&["CONFIG", "SET", "requirepass", "s3cret"]);
+    let port = server.port();
+    for (url, code) in [
+        (format!("redis://:s3cret@127.0.0.1:{port}/"), 0),
+        (format!("redis://:wr0ng@127.0.0.1:{port}/"), 1),
+        (format!("redis://gate:wr0ng@127.0.0.1:{port}/"), 1),
+        (format!("redis://127.0.0.1:{port}/"), 1),
+        ("redis://:wr0ng@127.0.0.1:nowhere/".to_owned(), 1),
+        (format!("rediss://:wr0ng@127.0.0.1:{port}/x"), 1),
+    ] {
+        let ran = tollgate(
+            folder().path(),
+            &[&REQUEST[..], &["--redis", &url]].concat(),
+        );
+
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert!(
+            !ran.err.contains("s3cret") && !ran.err.contains("wr0ng"),
+            "{ran:?}"
+        );
+        assert!(!ran.out.contains("s3cret"), "{ran:?}");
+    }
+}
