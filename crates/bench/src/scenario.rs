@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::exporter::prometheus;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tollgate::{
     Algorithm, Ban, Concurrent, ConfigError, Event, Limiter, Policy, PressureGauge, Quota,
     RateLimitLayer, Share, key,
@@ -439,10 +439,7 @@ fn exported<S>(service: S) -> Box<dyn FnMut(u32)>
 where
     S: Service<Request<Body>, Response = Response<Body>> + 'static,
 {
-    let used = Matcher::Full("rate_limiting_budget_used_ratio".to_owned());
-    let builder = PrometheusBuilder::new();
-    let builder = builder.set_buckets_for_metric(used, &[0.25, 0.5, 0.75, 0.9, 1.0]);
-    let recorder = builder.unwrap_or_default().build_recorder();
+    let recorder = prometheus();
     let mut serve = serve(service);
     Box::new(move |callers| {
         metrics::with_local_recorder(&recorder, || serve(callers));

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::process;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -18,6 +19,7 @@ use http::request::Parts;
 use http::{Request, Response};
 use tokio::net::TcpListener;
 use tollgate::{Concurrent, Limiter, Policy, Quota, RateLimitLayer, RedisBackend, key};
+use tollgate_bench::prometheus;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
@@ -33,6 +35,9 @@ const PLENTY: Quota = Quota::per_second(1_000_000);
 
 /// More than a connection of wrk's has under way, and than all of them have: no request is refused, and none waits.
 const AT_ONCE: u32 = 1_000;
+
+/// The time from one page to the next. Prometheus asks for one every 15 seconds, which few turns would see.
+const SCRAPED_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -50,6 +55,7 @@ pub(crate) enum Who {
     SameHeaders,
     SameHeadersAndEntry,
     TollgateMemory,
+    TollgateExported,
     TowerGovernor,
     AxumGovernor,
     RoundTrip,
@@ -63,11 +69,12 @@ pub(crate) enum Who {
 
 impl Who {
     /// The rate limiters, after the server without one.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Bare,
         Self::SameHeaders,
         Self::SameHeadersAndEntry,
         Self::TollgateMemory,
+        Self::TollgateExported,
         Self::TowerGovernor,
         Self::AxumGovernor,
         Self::RoundTrip,
@@ -103,6 +110,7 @@ impl Who {
             Self::SameHeaders => "bare, with the same headers",
             Self::SameHeadersAndEntry => "bare, with the same headers and an entry",
             Self::TollgateMemory => "Tollgate, memory",
+            Self::TollgateExported => "Tollgate, memory, with metrics for Prometheus",
             Self::TowerGovernor => "tower_governor",
             Self::AxumGovernor => "axum-governor",
             Self::RoundTrip => "bare, after a `PING`",
@@ -152,6 +160,10 @@ impl Serve {
             Who::TollgateMemory => {
                 app.layer(RateLimitLayer::new(Policy::new("api", PLENTY).key(by_port)))
             }
+            Who::TollgateExported => {
+                let policy = Policy::new("api", PLENTY).key(by_port);
+                app.layer(exported(policy)?)
+            }
             Who::TollgateRedis => {
                 let backend = RedisBackend::connect(&self.redis).await?;
                 let limiter = Limiter::builder().policy(Policy::new("api", QUOTA).key(by_port));
@@ -184,6 +196,21 @@ impl Serve {
             Who::Nginx | Who::NginxLimitConn => return Err("nginx is not a router".into()),
         })
     }
+}
+
+/// A layer whose decisions are counted by a recorder that writes pages for Prometheus.
+fn exported(policy: Policy) -> Result<RateLimitLayer> {
+    let recorder = prometheus();
+    let pages = recorder.handle();
+    metrics::set_global_recorder(recorder)?;
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SCRAPED_EVERY).await;
+            pages.render();
+        }
+    });
+    let limiter = Limiter::builder().policy(policy).metrics();
+    Ok(RateLimitLayer::new(limiter.build()?))
 }
 
 /// The caller's port, for all limiters that want a type for it.

@@ -218,6 +218,12 @@ fn over_http(report: &Report, floors: &mut Vec<Floor>) {
         0.99,
     );
     floor("Redis: requests per second by bare's", redis, 0.5);
+    let exported = of("Tollgate, memory, with metrics for Prometheus").zip(of("Tollgate, memory"));
+    floor(
+        "memory, with metrics for Prometheus: requests per second by without",
+        exported.map(|(with, without)| with / without),
+        0.97,
+    );
 }
 
 fn growth(report: &Report, floors: &mut Vec<Floor>) {
