@@ -63,6 +63,8 @@ impl AskedCharge {
 pub enum Verb {
     /// To decide about these charges, as one call.
     Decide(Vec<AskedCharge>),
+    /// To grant as much as there is, up to the one cost of these charges, and at least this much.
+    Grant(Vec<AskedCharge>, u64),
     /// To give back this much of a charge, of which this was said.
     Credit(Budget, VerdictRecord, u64),
     /// To take this much more, past the capacity if need be.
@@ -76,15 +78,24 @@ impl Verb {
     #[must_use]
     pub fn asked(&self) -> &[AskedCharge] {
         match self {
-            Self::Decide(asked) => asked,
+            Self::Decide(asked) | Self::Grant(asked, _) => asked,
             _ => &[],
+        }
+    }
+
+    /// The least that it asks for, if it asks for as much as there is.
+    #[must_use]
+    pub fn at_least(&self) -> Option<u64> {
+        match self {
+            Self::Grant(_, at_least) => Some(*at_least),
+            _ => None,
         }
     }
 
     /// The budgets that it names.
     pub fn budgets(&self) -> impl Iterator<Item = Budget> {
         let only = match self {
-            Self::Decide(_) => None,
+            Self::Decide(_) | Self::Grant(..) => None,
             Self::Credit(budget, ..) | Self::Debit(budget, _) | Self::Reset(budget) => {
                 Some(*budget)
             }
@@ -129,6 +140,9 @@ pub enum Fallback {
         admitted: bool,
         /// The remaining units by charge, where the share told them.
         remaining: Vec<Option<u64>>,
+        /// The amount that was granted, if the caller asked for as much as there is.
+        #[serde(default)]
+        granted: Option<u64>,
     },
     /// It was refused: the whole budget might hold the cost, but a share could not.
     Refused,

@@ -186,6 +186,14 @@ impl Campaign {
                     report.findings.once.replayed,
                     "no id was replayed: that shows nothing",
                 ),
+                (
+                    report.findings.grants.in_part,
+                    "nothing was granted in part: that shows nothing",
+                ),
+                (
+                    report.findings.grants.lost,
+                    "no answer to a grant was lost: that shows nothing",
+                ),
                 (lines.full, "no line was full: that shows nothing"),
                 (
                     lines.stopped,

@@ -15,6 +15,9 @@
 //! the HTTP answer follow from the backend's answer. Each answer came within the deadline plus the time for which the machine
 //! kept the process waiting.
 //!
+//! A grant of as much as there is is decided as its amount would be, and [none is of less](grants) than there was. Without an
+//! answer it may have taken any amount up to the most.
+//!
 //! A caller that states how long it waits at most [waits no longer](deadline), and is refused only if its turn comes later.
 //!
 //! For each limiter of a process: [as many requests wait as its line has room for, and none once that is closed](lines).
@@ -37,6 +40,7 @@ mod banned;
 mod course;
 mod credit;
 mod deadline;
+mod grants;
 mod least;
 mod lines;
 mod most;
@@ -61,6 +65,7 @@ pub use self::banned::BanFindings;
 use self::banned::check_bans;
 use self::course::Courses;
 use self::deadline::impatient;
+pub use self::grants::GrantFindings;
 pub use self::lines::LineFindings;
 use self::lines::check_lines;
 pub use self::once::OnceFindings;
@@ -109,6 +114,8 @@ pub struct Findings {
     pub stated: u64,
     /// The refused ones among these.
     pub impatient: u64,
+    /// The findings about grants of as much as there is.
+    pub grants: GrantFindings,
     /// The findings about requests that wait for their turn.
     pub turns: TurnFindings,
     /// The findings about the lines in which they wait.
@@ -225,6 +232,7 @@ fn looked_through(
 
 impl Findings {
     fn count(&mut self, attempt: &Attempt) {
+        self.grants.count(attempt);
         self.over_http += u64::from(attempt.told.is_some());
         let is_share = matches!(attempt.fallback, Some(Fallback::Decided { .. }));
         self.by_share += u64::from(is_share);

@@ -1,5 +1,6 @@
 //! One of the asking processes: its actions, and its record.
 
+mod granting;
 mod knocking;
 mod machine;
 mod ordering;
@@ -223,21 +224,23 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
             population.ask(&mut rng, caller)
         });
         let patience = client.patience(&mut rng, &asked);
-        let may_wait = !population.longest_wait(&asked).is_zero();
+        let verb = client.verb(&mut rng, asked);
+        let asked = verb.asked();
+        let may_wait = !population.longest_wait(asked).is_zero();
         let is_silent = if may_wait && !is_own && client.entrance.answers_after_the_wait() {
-            client.ask_in_line(&held, asked, patience).await;
+            client.ask_in_line(&held, verb, patience).await;
             client.is_silent.swap(false, Ordering::Relaxed)
         } else {
-            let (outcome, taken) = client.ask(asked.clone(), None, patience).await?;
+            let (outcome, taken) = client.ask(verb.clone(), None, patience).await?;
             let is_replaced = |asked: &AskedCharge| population.is_replaced(asked.budget.policy);
             if is_own
                 // A promise is one by the quota of then.
                 && !asked.iter().any(is_replaced)
-                && let Some((promised_us, wait)) = promise(&asked, &outcome)
+                && let Some((promised_us, wait)) = promise(asked, &outcome)
             {
                 tokio::time::sleep(wait).await;
                 let patience = Patience::default();
-                client.ask(asked, Some(promised_us), patience).await?;
+                client.ask(verb, Some(promised_us), patience).await?;
             }
             client.keep(&mut rng, &held, taken).await;
             outcome.is_silence()
@@ -298,15 +301,10 @@ impl Client {
     }
 
     /// Asks, and does not wait for the answer, which comes when it is the request's turn.
-    async fn ask_in_line(
-        self: &Arc<Self>,
-        held: &Held,
-        asked: Vec<AskedCharge>,
-        patience: Patience,
-    ) {
+    async fn ask_in_line(self: &Arc<Self>, held: &Held, verb: Verb, patience: Patience) {
         let (client, held, place) = (Arc::clone(self), Arc::clone(held), self.place().await);
         tokio::spawn(async move {
-            let (outcome, taken) = client.ask(asked, None, patience).await?;
+            let (outcome, taken) = client.ask(verb, None, patience).await?;
             if outcome.is_silence() {
                 client.is_silent.store(true, Ordering::Relaxed);
             }
@@ -349,21 +347,20 @@ impl Client {
 
     async fn ask(
         &self,
-        asked: Vec<AskedCharge>,
+        verb: Verb,
         promised_us: Option<u64>,
         patience: Patience,
     ) -> std::io::Result<(Outcome, Vec<OpenCharge>)> {
         let instance = self.entrance.instance();
         let limiter = instance.as_ref().map_or(0, Instance::number);
-        let verb = Verb::Decide(asked.clone());
         let most_us = patience.waits_at_most_us();
-        let number = self.begin_with(limiter, verb, promised_us, most_us)?;
-        let asking = self.entrance.ask(instance.as_ref(), &asked, patience);
+        let number = self.begin_with(limiter, verb.clone(), promised_us, most_us)?;
+        let asking = self.entrance.ask(instance.as_ref(), &verb, patience);
         let (heard, receipts) = asking.await;
         end(number, &heard)?;
         let mut taken = Vec::new();
         if let Outcome::Decided(decided) = &heard.outcome {
-            let said = asked.iter().zip(&decided.verdicts);
+            let said = verb.asked().iter().zip(&decided.verdicts);
             let said = said.filter(|(_, said)| said.taken > 0);
             let budgets = said.map(|(asked, said)| (asked.budget, *said));
             taken.extend(

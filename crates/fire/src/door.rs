@@ -17,7 +17,8 @@ use tollgate_redis::RedisBackend;
 
 use crate::Result;
 use crate::attempt::{
-    AskedCharge, Asking, AttemptAnswer, DecisionRecord, Door, Fallback, HttpAnswer, Manner, Outcome,
+    AskedCharge, Asking, AttemptAnswer, DecisionRecord, Door, Fallback, HttpAnswer, Manner,
+    Outcome, Verb,
 };
 use crate::flaw::Flaw;
 use crate::instance::Instance;
@@ -149,15 +150,16 @@ impl Entrance {
     pub(crate) async fn ask(
         &self,
         instance: Option<&Instance>,
-        asked: &[AskedCharge],
+        verb: &Verb,
         mut patience: Patience,
     ) -> (AttemptAnswer, Vec<Receipt>) {
+        let asked = verb.asked();
         if self.flaw == Some(Flaw::StatesNoWait) {
             patience.waits_at_most = None;
         }
         let (heard, receipts) = match (&self.way, instance) {
-            (Way::Backend, _) | (_, None) => self.decide(asked, patience).await,
-            (Way::Limiter(_), Some(instance)) => self.check(instance, asked, patience).await,
+            (Way::Backend, _) | (_, None) => self.decide(verb, patience).await,
+            (Way::Limiter(_), Some(instance)) => self.check(instance, verb, patience).await,
             (Way::Http(client, _), Some(instance)) => {
                 let told = request(client, instance, asked, patience);
                 let heard = match patience.leaves_after {
@@ -174,11 +176,8 @@ impl Entrance {
         (heard, receipts)
     }
 
-    async fn decide(
-        &self,
-        asked: &[AskedCharge],
-        patience: Patience,
-    ) -> (AttemptAnswer, Vec<Receipt>) {
+    async fn decide(&self, verb: &Verb, patience: Patience) -> (AttemptAnswer, Vec<Receipt>) {
+        let asked = verb.asked();
         let most = patience.waits_at_most.unwrap_or(Duration::MAX);
         let version = self.version.load(Ordering::Relaxed);
         let quota = |asked: &AskedCharge| self.population.quota(asked.budget.policy, version);
@@ -189,7 +188,10 @@ impl Entrance {
         for (charge, quota) in charges.iter_mut().zip(&quotas) {
             charge.quota = quota;
         }
-        let answer = self.backend.decide(&charges).await;
+        let answer = match verb.at_least() {
+            Some(at_least) => self.backend.decide_up_to(&charges, at_least).await,
+            None => self.backend.decide(&charges).await,
+        };
         let receipts = answer.iter().flat_map(|it| it.receipts(&charges));
         let outcome = Outcome::of(&answer).by(&Terms::of_charges(&charges));
         (outcome.into(), receipts.collect())
@@ -198,24 +200,28 @@ impl Entrance {
     async fn check(
         &self,
         instance: &Instance,
-        asked: &[AskedCharge],
+        verb: &Verb,
         patience: Patience,
     ) -> (AttemptAnswer, Vec<Receipt>) {
         let limiter = &instance.limiter;
         let nothing = || Outcome::Failed("nothing was asked".to_owned());
-        let [asked] = asked else {
+        let [asked] = verb.asked() else {
             return (nothing().into(), Vec::new());
         };
         let policy = Population::name(asked.budget.policy);
         let key = self.population.key(asked.budget.caller);
         let check = if self.population.longest_wait(&[*asked]).is_zero() {
-            let check = limiter.check(&policy, key).cost(asked.cost);
+            let check = limiter.check(&policy, key);
+            let check = match verb.at_least() {
+                Some(at_least) => check.up_to(asked.cost).at_least(at_least),
+                None => check.cost(asked.cost),
+            };
             match asked.manner {
                 Manner::Probe => check.probe().into_future(),
                 _ => check.into_future(),
             }
         } else if self.flaw == Some(Flaw::PassesEarly) {
-            return self.decide(&[*asked], patience).await;
+            return self.decide(verb, patience).await;
         } else {
             let acquire = limiter.acquire(&policy, key).cost(asked.cost);
             match patience.waits_at_most {
@@ -266,6 +272,7 @@ impl Entrance {
             Ok(checked) => Some(Fallback::Decided {
                 admitted: checked.is_allowed(),
                 remaining: vec![Some(checked.remaining())],
+                granted: verb.at_least().map(|_| checked.granted()),
             }),
             Err(_unavailable) => Some(Fallback::Refused),
         };
@@ -386,6 +393,7 @@ fn heard(
             remaining: (told.remaining.iter())
                 .map(|left| left.filter(|left| status == 200 || *left > 0))
                 .collect(),
+            granted: None,
         }),
         (_, 503) => Some(Fallback::Refused),
         _ => None,

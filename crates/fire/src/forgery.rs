@@ -80,11 +80,17 @@ pub enum Forgery {
     OnceForgotten,
     /// An id lives for half of its time.
     OnceShort,
+    /// One more is taken than was granted.
+    GrantOneMore,
+    /// One fewer is taken than was granted.
+    GrantOneFewer,
+    /// Less than the least is taken.
+    GrantBelowLeast,
 }
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 40] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -122,6 +128,9 @@ impl Forgery {
         Self::OnceOneMore,
         Self::OnceForgotten,
         Self::OnceShort,
+        Self::GrantOneMore,
+        Self::GrantOneFewer,
+        Self::GrantBelowLeast,
     ];
 
     /// True if it shows only after a lease, in a run without faults but the death of a client.
@@ -174,6 +183,9 @@ impl Forgery {
             Self::OnceOneMore => "once-one-more",
             Self::OnceForgotten => "once-forgotten",
             Self::OnceShort => "once-short",
+            Self::GrantOneMore => "grant-one-more",
+            Self::GrantOneFewer => "grant-one-fewer",
+            Self::GrantBelowLeast => "grant-below-least",
         }
     }
 
@@ -188,6 +200,7 @@ impl Forgery {
         ];
         let in_time = "return not is_before(quota.wait, 0, charge.wait, charge.wait_rest)";
         let takes = "if open and charge.cost > 0 and not charge.is_free then";
+        let units = "units = (left - left % us) / us";
         let moves_up = ("if queue.latest > now then", "if false then");
         let words: Vec<(_, &str)> = match self {
             Self::TakeInPart => vec![(
@@ -277,6 +290,31 @@ impl Forgery {
                 "return false",
             )],
             Self::OnceShort => vec![("now + charge.quota.life", "now + charge.quota.life / 2")],
+            // Two shorter paths and the longest one.
+            Self::GrantOneMore => vec![
+                (units, "units = 1 + (left - left % us) / us"),
+                (units, "units = 1 + (left - left % us) / us"),
+                ("ask(charges[c], amount)", "ask(charges[c], amount + 1)"),
+            ],
+            Self::GrantOneFewer => vec![
+                (units, "units = math.max((left - left % us) / us - 1, 0)"),
+                (units, "units = math.max((left - left % us) / us - 1, 0)"),
+                (
+                    "ask(charges[c], amount)",
+                    "ask(charges[c], max(amount - 1, 0))",
+                ),
+            ],
+            Self::GrantBelowLeast => vec![
+                (
+                    "elseif remainder >= least then",
+                    "elseif remainder >= 1 then",
+                ),
+                (
+                    "elseif remainder >= least then",
+                    "elseif remainder >= 1 then",
+                ),
+                ("max(amount, least)", "max(amount, 1)"),
+            ],
             _ => Vec::new(),
         };
         let words = words.into_iter();

@@ -47,7 +47,8 @@ pub use attempt::{
 };
 pub use campaign::{Campaign, DEADLINE, Report};
 pub use checker::{
-    BanFindings, Findings, HeldFindings, LineFindings, OnceFindings, TurnFindings, Violation, check,
+    BanFindings, Findings, GrantFindings, HeldFindings, LineFindings, OnceFindings, TurnFindings,
+    Violation, check,
 };
 pub use clock::Clockwork;
 pub use crew::CLIENT;

@@ -37,12 +37,15 @@ impl ObservedBackend {
     pub(crate) fn of(backend: &RedisBackend, flaw: Option<Flaw>) -> Self {
         Self(backend.clone(), flaw)
     }
-}
 
-impl Backend for ObservedBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+    /// Records the answer to a question that is asked now, for the task that asks it.
+    fn observed(
+        &self,
+        charges: &[Charge<'_>],
+        ask: impl FnOnce(&RedisBackend) -> Answer<Decision>,
+    ) -> Answer<Decision> {
         let asked_us = now_us();
-        let answer = self.0.decide(charges);
+        let answer = ask(&self.0);
         let Ok(slot) = SLOT.try_with(Arc::clone) else {
             return answer;
         };
@@ -58,9 +61,15 @@ impl Backend for ObservedBackend {
             answer
         })
     }
+}
+
+impl Backend for ObservedBackend {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        self.observed(charges, |backend| backend.decide(charges))
+    }
 
     fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.0.decide_up_to(charges, at_least)
+        self.observed(charges, |backend| backend.decide_up_to(charges, at_least))
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use tollgate::{ConfigError, Limiter, OnFailure, Policy, RequestView, Share, key};
 use tollgate_core::{Algorithm, Backend, Charge, Key, Quota, Scope};
 
-use crate::attempt::{AskedCharge, Budget, Manner};
+use crate::attempt::{AskedCharge, Budget, Manner, Verb};
 use crate::flaw::Flaw;
 
 /// The number of callers that all clients share. Those from this number on belong to one worker of one client each.
@@ -254,6 +254,38 @@ impl Population {
             asked.push(AskedCharge { cost, ..first });
         }
         asked
+    }
+
+    /// A question for as much as there is of some of these budgets: one caller's, each named once, in one manner. The most is often
+    /// more than there is, and now and then more than a full budget.
+    #[must_use]
+    pub fn grant(&self, rng: &mut Rng, mut asked: Vec<AskedCharge>) -> Verb {
+        let Some(&AskedCharge { budget, manner, .. }) = asked.first() else {
+            return Verb::Decide(asked);
+        };
+        asked.retain(|charge| charge.budget.caller == budget.caller);
+        asked.sort_by_key(|charge| charge.budget);
+        asked.dedup_by_key(|charge| charge.budget);
+        let capacities = asked
+            .iter()
+            .map(|it| self.quotas[it.budget.policy].capacity());
+        let largest = capacities.max().unwrap_or(1);
+        let cost = match rng.u8(0..4) {
+            0 => rng.u64(1..=largest + 2),
+            _ => rng.u64(1..=largest.min(12)),
+        };
+        for charge in &mut asked {
+            *charge = AskedCharge {
+                cost,
+                manner,
+                ..*charge
+            };
+        }
+        let at_least = match rng.u8(0..3) {
+            0 => rng.u64(1..=cost),
+            _ => 1,
+        };
+        Verb::Grant(asked, at_least)
     }
 
     /// A policy whose budgets may be reset: any but the one in which wrong counts must stay visible.

@@ -268,6 +268,7 @@ fn a_request_that_finds_no_room_in_a_line_that_has_some_is_caught() {
         other.fallback = Some(Fallback::Decided {
             admitted: true,
             remaining: vec![None],
+            granted: None,
         });
         let is_found = |story: &Story| {
             let wrongs = story.wrongs();

@@ -243,6 +243,7 @@ impl Simulation {
                 .iter()
                 .map(|it| Some(it.remaining))
                 .collect(),
+            granted: None,
         }
     }
 
@@ -300,6 +301,7 @@ impl Simulation {
                 Some(Fallback::Decided {
                     admitted,
                     remaining,
+                    ..
                 }),
             ) => HttpAnswer {
                 status: if *admitted { 200 } else { 429 },

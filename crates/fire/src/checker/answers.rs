@@ -1,7 +1,7 @@
 //! Says whether the limiter's ruling and the HTTP answer follow from the backend's answer.
 
 use crate::attempt::{
-    AskedCharge, Attempt, DecisionRecord, Door, Fallback, HttpAnswer, Manner, Outcome, Verb,
+    AskedCharge, Attempt, DecisionRecord, Door, Fallback, HttpAnswer, Manner, Outcome,
     VerdictRecord,
 };
 use crate::history::History;
@@ -11,9 +11,10 @@ use super::share::share_of;
 
 /// A contradiction between the failure rule or a response, and the backend's answer.
 pub(super) fn misreported(history: &History, attempt: &Attempt) -> Option<String> {
-    let Verb::Decide(asked) = &attempt.verb else {
+    let asked = attempt.verb.asked();
+    if asked.is_empty() {
         return None;
-    };
+    }
     if attempt.asker.door == Door::Backend || attempt.outcome.is_unheard() {
         return None;
     }
@@ -43,9 +44,9 @@ fn misruled(history: &History, asked: &[AskedCharge], attempt: &Attempt) -> Opti
     }
     let is_too_dear = asked.iter().any(|asked| {
         let whole = history.quotas.get(asked.budget.policy);
-        whole.is_some_and(|whole| {
-            share_of(whole).capacity() < asked.cost && asked.cost <= whole.capacity()
-        })
+        // A share may grant less than the budget would.
+        let cost = attempt.verb.at_least().unwrap_or(asked.cost);
+        whole.is_some_and(|whole| share_of(whole).capacity() < cost && cost <= whole.capacity())
     });
     (is_too_dear != (*fallback == Fallback::Refused))
         .then(|| format!("{fallback:?}, and more than a share holds was asked: {is_too_dear}"))

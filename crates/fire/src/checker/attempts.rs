@@ -1,6 +1,7 @@
 //! The checks of an attempt by itself.
 
 use super::course::Courses;
+use super::grants::{decided_cost, stingy};
 use super::patience::TIMER_US;
 use super::places::is_turned_away;
 use super::timeline::Timelines;
@@ -36,11 +37,18 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
             Manner::Shadow => said.passes,
             Manner::Probe => false,
         };
-        if is_taken { asked.cost } else { 0 }
+        if is_taken {
+            decided_cost(attempt, asked)
+        } else {
+            0
+        }
     };
     if let Some((asked, said)) = charges.find(|(asked, said)| said.taken != expected(asked, said)) {
         let (taken, cost, manner) = (said.taken, asked.cost, asked.manner);
         return Some(format!("took {taken} of {cost} for {manner:?}"));
+    }
+    if let Some(wrong) = stingy(attempt, decided) {
+        return Some(wrong);
     }
     let positions = 0..asked.len();
     let is_other = |(one, other): (usize, usize)| {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::LINGERS_US;
 use super::credit::Credit;
+use super::grants::decided_cost;
 use super::most::Doubt;
 use super::rule::Rule;
 use super::timeline::{Moment, Timeline, Timelines};
@@ -82,7 +83,7 @@ impl Reader<'_> {
 
     fn read(&self, number: usize, attempt: &Attempt, courses: &mut Courses) {
         match &attempt.verb {
-            Verb::Decide(asked) => {
+            Verb::Decide(asked) | Verb::Grant(asked, _) => {
                 if let (Some(left_us), Outcome::Decided(decided)) =
                     (attempt.left_us, &attempt.outcome)
                 {
@@ -154,7 +155,7 @@ impl Reader<'_> {
         let charges = attempt.verb.asked().iter().zip(&decided.verdicts);
         let same = charges.filter(|(other, _)| other.is_one_with(asked));
         let (cost, taken) = same.fold((0, 0), |(cost, taken), (asked, said)| {
-            (cost + asked.cost, taken + said.taken)
+            (cost + decided_cost(attempt, asked), taken + said.taken)
         });
         let said = VerdictRecord { taken, ..first };
         first.known.then_some((moment, Observation { cost, said }))
@@ -196,7 +197,18 @@ impl Reader<'_> {
             }
             Outcome::Failed(_) if is_split => asked.cost,
             Outcome::Failed(_) => 0,
-            Outcome::Unknown(_) | Outcome::Reset | Outcome::Told => asked.cost,
+            Outcome::Unknown(_) | Outcome::Reset | Outcome::Told => self.largest(attempt, asked),
+        }
+    }
+
+    /// The most that a charge without an answer may have taken: its cost, or all that there was.
+    fn largest(&self, attempt: &Attempt, asked: &AskedCharge) -> u64 {
+        let policy = asked.budget.policy;
+        let whole = self.history.quotas.get(policy);
+        let whole = whole.filter(|_| !self.history.replacements.contains_key(&policy));
+        match (attempt.verb.at_least(), whole) {
+            (Some(_), Some(whole)) => asked.cost.min(whole.capacity()),
+            _ => asked.cost,
         }
     }
 

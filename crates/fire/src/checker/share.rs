@@ -16,7 +16,7 @@ use super::least::apply;
 use super::rule::Rule;
 use super::worst_case::worst_case;
 use super::{LINGERS_US, Violation};
-use crate::attempt::{AskedCharge, Attempt, Budget, Door, Fallback, Manner, Outcome, Verb};
+use crate::attempt::{AskedCharge, Attempt, Budget, Door, Fallback, Manner, Outcome};
 use crate::history::History;
 use crate::population::ONE_IN;
 
@@ -41,7 +41,7 @@ pub(super) fn overspent(history: &History) -> Vec<Violation> {
     // A limiter that is restarted has a share of its own.
     let mut limiters: BTreeMap<(u32, u32), Vec<(usize, &Attempt)>> = BTreeMap::new();
     for (number, attempt) in history.attempts.iter().enumerate() {
-        let is_question = matches!(attempt.verb, Verb::Decide(_));
+        let is_question = !attempt.verb.asked().is_empty();
         if attempt.asker.door != Door::Backend && is_question {
             let limiter = (attempt.asker.process, attempt.limiter);
             let asked = limiters.entry(limiter).or_default();
@@ -130,7 +130,10 @@ struct Asking {
     attempt: usize,
     sent_us: u64,
     over_us: u64,
+    /// The cost by which it was decided: of a question for as much as there is the granted amount, or the least.
     cost: u64,
+    /// The most that it asked for, if that is another.
+    most: u64,
     /// The amount that it may have taken.
     may_take: u64,
     said: Option<ShareVerdict>,
@@ -176,12 +179,22 @@ fn asking(
     } else {
         asked.cost
     };
+    let granted = match &attempt.fallback {
+        Some(Fallback::Decided { granted, .. }) => *granted,
+        _ => None,
+    };
+    let at_least = attempt.verb.at_least();
+    let cost = match granted {
+        Some(0) => at_least.unwrap_or(asked.cost),
+        granted => granted.unwrap_or(asked.cost),
+    };
     let said = match &attempt.fallback {
         Some(Fallback::Decided {
             admitted,
             remaining,
+            ..
         }) => Some(ShareVerdict {
-            taken: if *admitted { takes } else { 0 },
+            taken: if *admitted { takes.min(cost) } else { 0 },
             denied: !admitted && is_alone,
             passed: *admitted,
             remaining: remaining.get(position).copied().flatten(),
@@ -192,7 +205,8 @@ fn asking(
         attempt: number,
         sent_us: attempt.sent_us,
         over_us: over_us(attempt),
-        cost: asked.cost,
+        cost,
+        most: asked.cost,
         may_take: said.as_ref().map_or(takes, |said| said.taken),
         said,
     }
@@ -267,6 +281,12 @@ fn too_little(
     if said.denied && cost <= left {
         return Some(format!(
             "a share denied a cost of {cost} when at least {left} was left of it"
+        ));
+    }
+    let could = left.min(asking.most);
+    if said.passed && cost < could {
+        return Some(format!(
+            "a share granted {cost} when at least {could} was left of it"
         ));
     }
     let least = left.saturating_sub(said.taken);

@@ -73,7 +73,7 @@ fn is_surely_free(line: &Line<'_>, left: &GivenBack, now: Moment, attempt: usize
         let until = it.returned_by.unwrap_or(it.to);
         it.from <= now && until >= left.from && until.at_us >= it.turn_us
     });
-    // What is charged more stands at the end of the line, where the place of the last was.
+    // Units that are charged more stand at the end of the line, where the place of the last was.
     let mut unsure = line.course.unsure.iter();
     let may_be_debited = unsure.any(|it| it.doubt.is_debit && it.from <= now && it.to >= left.from);
     !is_after_step
