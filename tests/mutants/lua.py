@@ -63,15 +63,24 @@ LOOKS = 4
 # The rest run at the end, on the survivors of the others, since they take longer than all of these together. They run twice,
 # because they test deadlines too, which a busy machine may miss without any mutant.
 FIRST, LAST = SUITES[:6], SUITES[6:]
-# What is held has a differential of its own, which the others of the first do not touch.
+# Subjects with a differential of their own, which the others of the first do not touch. A mutant meets it before them.
 HELD = ("tollgate_redis", ("wire::differential::held::",), "2000")
-# And so have turns.
 TURNS = ("tollgate_redis", ("wire::differential::turns_", "wire::differential::lines::"), None)
-# And bans.
 BANS = ("tollgate_redis", ("wire::differential::guarded_paths::", "wire::differential::bans_are"), None)
-
-# And ids, and grants of as much as there is.
 LEAN = ("tollgate_redis", ("wire::differential::lean_paths::", "wire::differential::ids_are"), None)
+CALENDAR = ("tollgate_redis", ("wire::differential::windows_of_calendars",), "2000")
+WARMING = ("tollgate_redis", ("wire::differential::what_warms_up",), "2000")
+# By the first word of the file's name.
+OWN = {
+    "held": HELD,
+    "waiting": TURNS,
+    "ban": BANS,
+    "guarded": BANS,
+    "once": LEAN,
+    "grant": LEAN,
+    "calendar": CALENDAR,
+    "warming": WARMING,
+}
 
 # A token, and its replacements.
 SWAPS = [
@@ -128,8 +137,8 @@ def changed(line):
 def first_of(mutant):
     """The suites that it runs against first."""
     suites = FIRST[:LOOKS] if is_explained(mutant) else FIRST
-    own = {"held": [HELD], "waiting": [TURNS], "ban": [BANS], "guarded": [BANS], "once": [LEAN], "grant": [LEAN]}
-    return own.get(re.split(r"[._]", mutant[0])[0], []) + suites
+    own = OWN.get(re.split(r"[._]", mutant[0])[0])
+    return [own, *suites] if own else suites
 
 
 def mutants(tree, only):
@@ -259,7 +268,7 @@ def main():
         def twice(mutant, suite):
             return noticed_by(mutant, [suite]) and noticed_by(mutant, [suite])
 
-        prepare([HELD, TURNS, BANS, *FIRST])
+        prepare([*dict.fromkeys(OWN.values()), *FIRST])
         table, left = {name: Counter() for name in tree}, []
         for done, (mutant, by) in enumerate(pool.map(first, chosen), 1):
             if by:
