@@ -8,11 +8,15 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::figures::{Share, read_period};
+use crate::fleet::{
+    BanArguments, BannedArguments, InspectArguments, KeysArguments, ResetArguments, TopArguments,
+    UnbanArguments,
+};
 use crate::log::{FieldNames, Format, Terms};
 use crate::peer::Peer;
 use crate::redis::RedisArguments;
 
-/// Chooses and checks the limits of a service that Tollgate protects.
+/// Chooses and checks the limits of a service that Tollgate protects, and looks into a running fleet.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -26,6 +30,13 @@ pub(crate) enum Verb {
     Explain(ExplainArguments),
     Simulate(SimulateArguments),
     Suggest(SuggestArguments),
+    Inspect(InspectArguments),
+    Top(TopArguments),
+    Keys(KeysArguments),
+    Banned(BannedArguments),
+    Ban(BanArguments),
+    Unban(UnbanArguments),
+    Reset(ResetArguments),
 }
 
 /// Says whether a file of limits is valid, what it covers, and what a change means for callers.

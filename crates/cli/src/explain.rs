@@ -1,6 +1,5 @@
 //! `tollgate explain`: says which policies cover a request and whose budgets it spends, as the layer itself finds out.
 
-mod recorder;
 mod request;
 mod text;
 
@@ -19,10 +18,10 @@ use tollgate_limiter::transport::Unmet;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::recorder::{Record, Recorder, lock};
 use crate::arguments::ExplainArguments;
 use crate::failure::Failure;
 use crate::limits::Limits;
+use crate::recorder::{Question, Record, Recorder, lock};
 use crate::redis::runtime;
 
 /// The answer to a request, and how it came about.
@@ -129,7 +128,7 @@ async fn answer(
             Ok(Ok(response)) => break response,
             Ok(Err(never)) => match never {},
             Err(_still_waiting) => {
-                let waits = |question: &recorder::Question| {
+                let waits = |question: &Question| {
                     let verdict = question.verdict;
                     verdict.is_some_and(|verdict| !verdict.wait().is_zero())
                 };

@@ -55,7 +55,7 @@ impl fmt::Display for Share {
 
 /// A period such as `5s`, `200ms` or `2min`.
 pub(crate) fn read_period(text: &str) -> Result<Duration, String> {
-    let fault = || format!("{text:?} is not a period; write it as 500ms, 5s or 2min");
+    let fault = || format!("{text:?} is not a period; write it as 500ms, 5s, 15m or 2h");
     let end = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -64,8 +64,9 @@ pub(crate) fn read_period(text: &str) -> Result<Duration, String> {
         "us" => 1,
         "ms" => 1_000,
         "s" => 1_000_000,
-        "min" => 60_000_000,
+        "m" | "min" => 60_000_000,
         "h" => 3_600_000_000,
+        "d" | "day" | "days" => 86_400_000_000,
         _ if number == 0 => 0,
         _ => return Err(fault()),
     };
@@ -86,6 +87,11 @@ pub(crate) fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// `40 of 50 left`.
+pub(crate) fn left(remaining: u64, limit: u64) -> String {
+    format!("{} of {} left", grouped(remaining), grouped(limit))
 }
 
 /// `12.34 %` of a whole; a share that is not nothing is never shown as nothing.

@@ -1,4 +1,4 @@
-//! The program `tollgate`: it checks a configuration of limits, and replays access logs through it.
+//! The program `tollgate`: it checks a configuration of limits, replays access logs through it, and looks into running fleets.
 //!
 //! | verb | what it does |
 //! | --- | --- |
@@ -6,6 +6,9 @@
 //! | `tollgate explain limits.toml --request 'GET /'` | says which policies cover a request, whose budgets it spends, and its answer |
 //! | `tollgate simulate access.log limits.toml` | replays a log on its own time: which requests, callers and routes would be refused |
 //! | `tollgate suggest access.log` | finds limits that refuse no more than a stated share of the callers of a log |
+//! | `tollgate inspect POLICY KEY` | shows the budgets, the ban and the holdings of one caller in a fleet |
+//! | `tollgate top`, `keys`, `banned` | list the callers of a policy that have a budget in use, or a ban |
+//! | `tollgate reset`, `ban`, `unban` | change the budgets or the ban of one caller in a fleet |
 //!
 //! It reads files by the library's own configuration and decides by the library's own limiter, so that nothing is decided twice.
 //! [docs/program.md] is the page for its users. Its functions are not an interface for other programs: they may change with any
@@ -19,10 +22,12 @@ mod coverage;
 mod explain;
 mod failure;
 mod figures;
+mod fleet;
 mod limits;
 mod log;
 mod peer;
 mod policy_words;
+mod recorder;
 mod redis;
 mod replay;
 mod secrets;
@@ -86,5 +91,12 @@ fn run_verb(verb: Verb) -> Result<String, Failure> {
         Verb::Explain(asked) => explain::run(&asked),
         Verb::Simulate(asked) => simulate::run(&asked),
         Verb::Suggest(asked) => suggest::run(&asked),
+        Verb::Inspect(asked) => fleet::inspect(&asked),
+        Verb::Top(asked) => fleet::top(&asked),
+        Verb::Keys(asked) => fleet::keys(&asked),
+        Verb::Banned(asked) => fleet::banned(&asked),
+        Verb::Ban(asked) => fleet::ban(&asked),
+        Verb::Unban(asked) => fleet::unban(&asked),
+        Verb::Reset(asked) => fleet::reset(&asked),
     }
 }

@@ -4,12 +4,15 @@
 
 #[path = "support/program.rs"]
 mod program;
+#[path = "support/state.rs"]
+mod state;
 
 use tempfile::TempDir;
 use tollgate::{Limiter, Policy, Quota, RedisBackend};
 use tollgate_testkit::Standalone;
 
 use self::program::tollgate;
+use self::state::state;
 
 const REQUEST: [&str; 8] = [
     "explain",
@@ -48,22 +51,6 @@ fn spend(server: &Standalone, cost: u64) {
         let checked = limiter.check("api", "abc").cost(cost).await.unwrap();
         assert!(checked.is_allowed());
     });
-}
-
-/// The states of the server with their values and their expiry, as it would write them to its disk.
-fn state(server: &Standalone) -> String {
-    let names = server.command(&["KEYS", "*"]);
-    let mut names: Vec<_> = names
-        .lines()
-        .filter(|line| line.contains("tollgate"))
-        .collect();
-    names.sort_unstable();
-    let each = names.iter().map(|name| {
-        let value = server.command(&["DUMP", name.trim()]);
-        let expiry = server.command(&["PEXPIRETIME", name.trim()]);
-        format!("{name} {value} {expiry}")
-    });
-    each.collect()
 }
 
 #[test]

@@ -153,10 +153,17 @@ impl Scope {
         &self.0.name.policy
     }
 
+    /// The policy's name, without those of a tier and a quota.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn policy_alone(self) -> &'static str {
+        let name = self.policy();
+        name.split(['#', ':']).next().unwrap_or(name)
+    }
+
     /// Says whether both are of one policy, whatever the tiers.
     pub(crate) fn is_of_policy_of(self, other: Self) -> bool {
-        let base = |scope: Self| scope.policy().split(['#', ':']).next();
-        base(self) == base(other)
+        self.policy_alone() == other.policy_alone()
     }
 
     /// The position of the quota in the policy, if it has no name of its own; the first is 0, and so is a named one.

@@ -305,7 +305,12 @@ impl Limiter {
     }
 
     /// Refuses an identity that no request under the policy can have.
-    fn fits(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
+    ///
+    /// # Errors
+    ///
+    /// With the reason.
+    #[doc(hidden)]
+    pub fn fits(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
         match policy.misfit(key, &self.0.terms.client) {
             None => Ok(()),
             Some(reason) => Err(CheckError::WrongKey {

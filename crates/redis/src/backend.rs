@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Decision,
-    FailureKind, Figure, Key, MAX_CHARGES, Receipt, Scope, Timestamp, Unit, check_up_to,
+    FailureKind, Figure, Key, MAX_CHARGES, Quota, Receipt, Scope, Timestamp, Unit, check_up_to,
 };
 
 use crate::bans;
@@ -17,6 +17,7 @@ use crate::name::Names;
 use crate::request_pool;
 use crate::saga;
 use crate::stats::Stats;
+use crate::used::{self, Holding, UsedBudgets};
 use crate::wire::{Request, Work};
 
 /// A backend that a fleet shares: Redis takes the decisions, by its clock.
@@ -125,6 +126,69 @@ impl RedisBackend {
             twins: figures.twins,
             ..self.fleet.counters().read()
         }
+    }
+
+    /// The budgets of one policy that are in use, for operators: at most `most`, those first of which the least share is left. Each
+    /// scope of the policy comes with the quota by which its budgets are read. Bans have a
+    /// [list](tollgate_core::Backend::bans) of their own. Nothing is charged.
+    ///
+    /// The work is that of the list of bans: `SCAN` on each master, 500 names at a time and at most a million on each node, outside
+    /// of scripts. The user needs `+scan`.
+    ///
+    /// ```no_run
+    /// use tollgate::{Quota, RedisBackend, Scope};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let backend = RedisBackend::connect("redis://127.0.0.1/").await?;
+    /// let quota = Quota::per_second(10);
+    /// let used = backend.used_budgets([(Scope::of("api", 0, &quota), quota)], 20).await?;
+    /// for budget in used.budgets() {
+    ///     println!("{}: {} of {} left", budget.identity(), budget.remaining(), budget.limit());
+    /// }
+    /// println!("{} in use, or more: {}", used.seen(), !used.is_complete());
+    /// # Ok(()) }
+    /// ```
+    pub fn used_budgets(
+        &self,
+        quotas: impl IntoIterator<Item = (Scope, Quota)>,
+        most: usize,
+    ) -> Answer<UsedBudgets> {
+        let quotas = quotas.into_iter().collect();
+        used::list(&self.fleet, &self.names, quotas, most)
+    }
+
+    /// The processes that hold units of one identity under a limit on how many at once, and how many each of them holds. Nothing
+    /// is changed.
+    ///
+    /// ```no_run
+    /// use tollgate::{Concurrent, Key, Quota, RedisBackend, Scope};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let backend = RedisBackend::connect("redis://127.0.0.1/").await?;
+    /// let at_once = Quota::from(Concurrent::at_most(5));
+    /// let scope = Scope::of("export", 0, &at_once);
+    /// for holding in backend.holdings(scope, &Key::from("alice")).await? {
+    ///     println!("{} holds {} for {:?} more", holding.process(), holding.units(), holding.lease_left());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn holdings(&self, scope: Scope, key: &Key) -> Answer<Vec<Holding>> {
+        used::holdings(&self.fleet, self.names.of(scope, key))
+    }
+
+    /// The identity of a caller as it stands in the names of its states: hashed if this backend hashes identities.
+    ///
+    /// ```no_run
+    /// use tollgate::{Key, RedisBackend};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let backend = RedisBackend::connect("redis://127.0.0.1/").await?;
+    /// assert_eq!(backend.identity(&Key::from("alice")), "=alice");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn identity(&self, key: &Key) -> String {
+        self.names.identity(key)
     }
 
     pub(crate) fn start(fleet: Fleet, names: Names, place: String) -> Self {

@@ -30,6 +30,9 @@ use crate::wire::{Outcome, Request};
 
 use forward::PAUSE;
 
+/// The error of a key whose slot is lost.
+const NO_OWNER: &str = "no node of the cluster has this key's slot";
+
 /// All nodes.
 pub(crate) struct Cluster {
     seeds: Vec<ConnectionInfo>,
@@ -126,6 +129,13 @@ impl Cluster {
         (slots.nodes().cloned().collect(), slots.are_covered())
     }
 
+    /// The node that has the slot of a name.
+    pub(crate) fn owner(&self, name: &[u8]) -> Result<Arc<Dispatch>, BackendError> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let owner = slots.owner(slot::of(name)).cloned();
+        owner.ok_or_else(|| unready(NO_OWNER))
+    }
+
     /// Sends a job to the node that has its slot. The caller waits elsewhere.
     pub(crate) fn push(&self, job: Job) {
         if let Some(inline) = self.hand(job) {
@@ -173,7 +183,7 @@ impl Peers for Cluster {
             Some(node) => node.hand(job),
             None if job.is_pending() => {
                 self.refresh();
-                let error = unready("no node of the cluster has this key's slot");
+                let error = unready(NO_OWNER);
                 job.fail(error.kind(), error.detail());
                 None
             }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
+use tollgate_core::BackendError;
+
 use crate::cluster::Cluster;
 use crate::dispatch::Dispatch;
 use crate::error::ConnectError;
@@ -56,6 +58,14 @@ impl Fleet {
         match self {
             Self::One(dispatch) => (vec![Arc::clone(dispatch)], true),
             Self::Cluster(cluster) => cluster.masters(),
+        }
+    }
+
+    /// The server that has the state of this name.
+    pub(crate) fn owner(&self, name: &[u8]) -> Result<Arc<Dispatch>, BackendError> {
+        match self {
+            Self::One(dispatch) => Ok(Arc::clone(dispatch)),
+            Self::Cluster(cluster) => cluster.owner(name),
         }
     }
 

@@ -44,7 +44,7 @@
 //! ACL SETUSER gate on >password -@all resetchannels &+switch-master +subscribe +sentinel|get-master-addr-by-name
 //! ```
 //!
-//! To list bans takes `+scan` beside these.
+//! To list bans and budgets in use takes `+scan` beside these.
 //!
 //! Every key has an expiry, so that `volatile-*` eviction takes live budgets first, and an evicted budget starts full again:
 //! give the limiter a server, or a `maxmemory`, of its own, with `noeviction`. Then a full server refuses to decide, and the
@@ -118,6 +118,8 @@ mod timing;
 mod trust;
 #[cfg(test)]
 mod twins;
+mod used;
+mod walk;
 mod wire;
 
 pub use backend::RedisBackend;
@@ -125,6 +127,7 @@ pub use config::RedisBackendBuilder;
 pub use error::ConnectError;
 pub use name::StateName;
 pub use stats::Stats;
+pub use used::{Holding, UsedBudget, UsedBudgets};
 #[cfg(feature = "fuzz")]
 #[doc(hidden)]
 pub use wire::forged;

@@ -62,6 +62,27 @@ impl Names {
         pattern
     }
 
+    /// The pattern of all names of a policy, whatever its quotas and tiers. Behind a policy's name stands `:`, or the escape of a
+    /// sign before the name of a quota or a tier.
+    pub(crate) fn pattern_of_policy(&self, policy: &str) -> Name {
+        let mut pattern = self.prefix.clone().into_bytes();
+        pattern.push(b':');
+        if self.partitions.is_some() {
+            pattern.extend_from_slice(b"{*}:");
+        }
+        write_policy(&mut pattern, policy);
+        pattern.extend_from_slice(b"[:%]*");
+        pattern
+    }
+
+    /// The identity as it stands in names.
+    pub(crate) fn identity(&self, key: &Key) -> String {
+        let mut name = Name::new();
+        self.write_identity(&mut name, key);
+        // Names are ASCII.
+        String::from_utf8(name).unwrap_or_default()
+    }
+
     /// Reads the name of a state of a scope; `None` if this backend writes no such name.
     pub(crate) fn read(&self, scope: Scope, name: &[u8]) -> Option<StateName> {
         let read = StateName::read(name)?;
@@ -102,9 +123,7 @@ impl Names {
 
     /// The hash by which an identity chooses its partition.
     fn hash(&self, key: &Key) -> u16 {
-        let mut identity = Name::new();
-        self.write_identity(&mut identity, key);
-        slot::crc16(&identity)
+        slot::crc16(self.identity(key).as_bytes())
     }
 
     fn write_identity(&self, name: &mut Name, key: &Key) {
@@ -121,8 +140,7 @@ pub(crate) fn is_prefix(prefix: &str) -> bool {
     !prefix.is_empty() && prefix.chars().all(allowed)
 }
 
-/// `policy:slot/unit:`
-fn write_head(name: &mut Name, policy: &str, slot: u16, unit: Unit) {
+fn write_policy(name: &mut Name, policy: &str) {
     for &byte in policy.as_bytes() {
         if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
             name.push(byte);
@@ -131,6 +149,11 @@ fn write_head(name: &mut Name, policy: &str, slot: u16, unit: Unit) {
             identity::hexadecimals(name, [&byte]);
         }
     }
+}
+
+/// `policy:slot/unit:`
+fn write_head(name: &mut Name, policy: &str, slot: u16, unit: Unit) {
+    write_policy(name, policy);
     name.push(b':');
     number(name, slot);
     name.push(b'/');

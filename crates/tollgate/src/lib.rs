@@ -217,7 +217,8 @@ pub use tollgate_limiter::{
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{
-    ConnectError, RedisBackend, RedisBackendBuilder, StateName, Stats as RedisStats,
+    ConnectError, Holding, RedisBackend, RedisBackendBuilder, StateName, Stats as RedisStats,
+    UsedBudget, UsedBudgets,
 };
 
 #[cfg(feature = "proto")]

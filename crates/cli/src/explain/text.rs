@@ -1,15 +1,15 @@
 //! The explanation for people.
 
 use tollgate::config::PolicyConfig;
-use tollgate::{BannedCaller, Cause, Key, KeyKind, Verdict};
+use tollgate::{BannedCaller, Cause, Key, KeyKind};
 use tollgate_limiter::transport::Unmet;
 
-use super::recorder::Question;
 use super::{Account, Explanation};
 use crate::arguments::ExplainArguments;
 use crate::figures::{about, grouped};
 use crate::limits::Kind;
 use crate::policy_words;
+use crate::recorder::Question;
 
 pub(super) fn report(asked: &ExplainArguments, explanation: &Explanation) -> String {
     let from = match asked.peer {
@@ -102,39 +102,10 @@ fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>)
         say("costs", &grouped(question.cost));
     }
     for question in quotas() {
-        say("quota", &quota_words(question));
+        say("quota", &question.words());
     }
-    for question in &questions {
-        let wait = question.verdict.as_ref().and_then(Verdict::retry_after);
-        if let (false, Some(wait)) = (question.is_of_quota(), wait) {
-            say("banned", &format!("for {} more", about(wait)));
-        }
-    }
-}
-
-fn quota_words(question: &Question) -> String {
-    let quota = &question.quota;
-    let Some(verdict) = &question.verdict else {
-        return quota.to_string();
-    };
-    let left = format!(
-        "{} of {} left",
-        grouped(verdict.remaining()),
-        grouped(verdict.limit())
-    );
-    if verdict.never_passes() {
-        format!("{quota}: refuses, since the cost is more than the quota ever holds; {left}")
-    } else if let Some(wait) = verdict.retry_after() {
-        format!("{quota}: refuses, and passes it in {}; {left}", about(wait))
-    } else if verdict.is_denied() {
-        format!("{quota}: refuses; {left}")
-    } else if !verdict.wait().is_zero() {
-        format!("{quota}: passes it in {}; {left}", about(verdict.wait()))
-    } else if verdict.reset_after().is_zero() {
-        format!("{quota}: passes; {left}")
-    } else {
-        let full = about(verdict.reset_after());
-        format!("{quota}: passes; {left}, full again in {full}")
+    for left in questions.iter().filter_map(|it| it.banned_for()) {
+        say("banned", &format!("for {} more", about(left)));
     }
 }
 

@@ -126,6 +126,13 @@ impl Policy {
         self.corrected_by(cost)
     }
 
+    /// True if it bans callers.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn bans(&self) -> bool {
+        self.ban_limit().is_some()
+    }
+
     /// The ban's limit, if there is one.
     pub(crate) fn ban_limit(&self) -> Option<&Limit> {
         self.ban.as_ref().map(|ban| &ban.limit)

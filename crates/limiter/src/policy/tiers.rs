@@ -280,6 +280,29 @@ impl Policy {
         stated.chain(self.scopes_of_answers()).collect()
     }
 
+    /// True if some identities have other quotas than the policy's own.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_tiers(&self) -> bool {
+        self.tiers.is_some()
+    }
+
+    /// The scopes in which an identity may have a budget, each with a quota by which it is read: the policy's own, or else that of
+    /// a tier. Bans are not among them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn budgets(&self) -> Vec<(Scope, Quota)> {
+        let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
+        let limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
+        let mut budgets: Vec<(Scope, Quota)> = Vec::new();
+        for limit in limits.filter(|limit| !limit.quota.is_ban()) {
+            if !budgets.iter().any(|(scope, _)| *scope == limit.scope) {
+                budgets.push((limit.scope, limit.quota));
+            }
+        }
+        budgets
+    }
+
     /// The grant of a tier; `None` for the policy's own quotas.
     pub(crate) fn grant(&self, tier: Tier) -> Option<&Grant> {
         self.tiers.as_ref()?.grant(tier?)

@@ -20,4 +20,4 @@ mod differential;
 pub(crate) use self::plan::{Call, MAX_KEYS, Plan};
 pub(crate) use self::reply::{Outcome, Reply, held_by_caller, replay};
 pub(crate) use self::request::{OwnedCharge, Request, Work};
-pub(crate) use self::state::decode as read_state;
+pub(crate) use self::state::{HeldEntries, decode as read_state};

@@ -119,6 +119,43 @@ impl HeldDigest {
     }
 }
 
+/// All entries of what is held under a key, as the state has them.
+#[derive(Debug)]
+pub(crate) struct HeldEntries {
+    /// All that is held.
+    pub(crate) total: u64,
+    pub(crate) entries: Vec<HeldEntry>,
+}
+
+/// The entry of one process.
+#[derive(Debug)]
+pub(crate) struct HeldEntry {
+    pub(crate) process: [u8; 8],
+    pub(crate) units: u64,
+    pub(crate) expires_ms: u64,
+}
+
+impl HeldEntries {
+    /// Reads a whole state, and not the digest that the script sends.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let (head, entries) = bytes.split_at_checked(HELD_HEAD)?;
+        let mut head = Reader(head);
+        let (tag, total) = (head.byte()?, head.whole()?);
+        let entries = entries.chunks(HELD_ENTRY).map(|entry| {
+            let (process, numbers) = entry.split_first_chunk::<8>()?;
+            let mut numbers = Reader(numbers);
+            let (old, new, _mark) = (numbers.i48()?, numbers.i48()?, numbers.u48()?);
+            Some(HeldEntry {
+                process: *process,
+                units: (old + new).max(0).cast_unsigned(),
+                expires_ms: numbers.u48()?,
+            })
+        });
+        let entries = entries.collect::<Option<_>>()?;
+        (tag == HELD).then_some(Self { total, entries })
+    }
+}
+
 /// Reads a state; `None` if it is not one of ours. Refuses the values that the script refuses, and no others: a state that only
 /// this side accepts would give a decision that the script did not take.
 pub(crate) fn decode(bytes: &[u8], unit: Unit) -> Option<State> {

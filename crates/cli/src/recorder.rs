@@ -1,6 +1,7 @@
 //! A backend that writes down its questions and answers; on the fleet's Redis it only probes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tollgate::{
     Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Mode, Quota, Receipt, Scope,
@@ -8,43 +9,74 @@ use tollgate::{
 };
 
 use crate::failure::Failure;
+use crate::figures::{about, left};
 
 /// A question to the backend, and its answer.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
-    pub(super) policy: String,
-    pub(super) scope: Scope,
-    pub(super) quota: Quota,
-    pub(super) key: Key,
-    pub(super) cost: u64,
+pub(crate) struct Question {
+    pub(crate) policy: String,
+    pub(crate) scope: Scope,
+    pub(crate) quota: Quota,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
     /// Nothing, if the backend failed.
-    pub(super) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<Verdict>,
 }
 
 impl Question {
     /// The question of a quota, and not of a ban or an id.
-    pub(super) fn is_of_quota(&self) -> bool {
+    pub(crate) fn is_of_quota(&self) -> bool {
         !matches!(self.scope.unit(), Unit::Ban | Unit::Once)
+    }
+
+    /// The rest of a ban in force.
+    pub(crate) fn banned_for(&self) -> Option<Duration> {
+        let verdict = self.verdict.as_ref()?;
+        let is_banned = self.scope.unit() == Unit::Ban && verdict.is_denied();
+        verdict.retry_after().filter(|_wait| is_banned)
+    }
+
+    /// The quota and its verdict in words.
+    pub(crate) fn words(&self) -> String {
+        let quota = &self.quota;
+        let Some(verdict) = &self.verdict else {
+            return quota.to_string();
+        };
+        let left = left(verdict.remaining(), verdict.limit());
+        if verdict.never_passes() {
+            format!("{quota}: refuses, since the cost is more than the quota ever holds; {left}")
+        } else if let Some(wait) = verdict.retry_after() {
+            format!("{quota}: refuses, and passes it in {}; {left}", about(wait))
+        } else if verdict.is_denied() {
+            format!("{quota}: refuses; {left}")
+        } else if !verdict.wait().is_zero() {
+            format!("{quota}: passes it in {}; {left}", about(verdict.wait()))
+        } else if verdict.reset_after().is_zero() {
+            format!("{quota}: passes; {left}")
+        } else {
+            let full = about(verdict.reset_after());
+            format!("{quota}: passes; {left}, full again in {full}")
+        }
     }
 }
 
 /// The questions and answers of one request.
 #[derive(Debug, Default)]
-pub(super) struct Record {
-    pub(super) questions: Vec<Question>,
-    pub(super) failure: Option<Failure>,
+pub(crate) struct Record {
+    pub(crate) questions: Vec<Question>,
+    pub(crate) failure: Option<Failure>,
 }
 
 /// The backend inside, and the record.
 #[derive(Debug)]
-pub(super) struct Recorder {
-    pub(super) inner: Arc<dyn Backend>,
+pub(crate) struct Recorder {
+    pub(crate) inner: Arc<dyn Backend>,
     /// True if nothing may be taken.
-    pub(super) only_probes: bool,
-    pub(super) record: Arc<Mutex<Record>>,
+    pub(crate) only_probes: bool,
+    pub(crate) record: Arc<Mutex<Record>>,
 }
 
-pub(super) fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+pub(crate) fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

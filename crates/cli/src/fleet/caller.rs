@@ -1,0 +1,92 @@
+//! The identity of a caller, as the operator writes it.
+
+use std::net::IpAddr;
+
+use tollgate::{CheckError, Key, Limiter, Policy, StateName};
+
+use crate::failure::Failure;
+
+/// The identity that a text stands for under a policy. An identity as the names of states show it is read as that, an address as
+/// the limiter reads addresses of clients, and any other text as itself. The first that requests under the policy can have is
+/// meant.
+pub(super) fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key, Failure> {
+    let address = || text.parse::<IpAddr>().ok();
+    let named = in_a_name(text);
+    let is_hash = named.as_ref().is_some_and(|name| name.key().is_none());
+    if is_hash {
+        return Err(Failure::usage(format_args!(
+            "{text:?} is the hash of an identity; the identity itself is needed, together with --hash-key"
+        )));
+    }
+    let meanings = [
+        address().map(|address| limiter.client_key(address)),
+        named.and_then(|name| name.key().cloned()),
+        Some(Key::from(text)),
+    ];
+    let mut why = None;
+    for key in meanings.into_iter().flatten() {
+        match limiter.fits(policy, &key) {
+            Ok(()) => return Ok(key),
+            Err(CheckError::WrongKey { reason, .. }) => why = Some(reason),
+            Err(error) => why = Some(error.to_string()),
+        }
+    }
+    // Behind the semicolon stands what a programmer has to do.
+    let why = why.unwrap_or_default();
+    let why = why.split(';').next().unwrap_or_default();
+    let policy = policy.name();
+    Err(Failure::usage(format_args!(
+        "{text:?} is not a caller under policy {policy:?}: {why}"
+    )))
+}
+
+/// A name with this identity.
+fn in_a_name(identity: &str) -> Option<StateName> {
+    StateName::read(format!("tollgate:policy:0/g:{identity}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tollgate::key::Header;
+    use tollgate::{ClientIp, Quota};
+
+    use super::*;
+
+    #[test]
+    fn a_caller_is_read_as_requests_under_the_policy_have_it() {
+        let quota = Quota::per_second(1);
+        let by_address = Policy::new("address", quota).key(ClientIp);
+        let by_text = Policy::new("text", quota).key(Header::new("x-api-key"));
+        let limiter = Limiter::builder().policies([by_address, by_text]);
+        let limiter = limiter.build().unwrap();
+        let read = |policy: &str, text: &str| {
+            let policy = limiter.policy(policy).unwrap();
+            read(&limiter, &policy, text).map_err(|failure| failure.to_string())
+        };
+
+        let address = Key::from(Ipv4Addr::new(192, 0, 2, 7));
+        assert_eq!(read("address", "192.0.2.7"), Ok(address));
+        let network = limiter.client_key("2001:db8::".parse().unwrap());
+        assert_eq!(read("address", "2001:db8::5"), Ok(network.clone()));
+        assert_eq!(read("address", "2001:db8::/64"), Ok(network));
+        assert!(read("address", "alice").is_err());
+        for (text, key) in [
+            ("alice", "alice"),
+            ("=alice", "alice"),
+            ("192.0.2.7", "192.0.2.7"),
+            ("=a%20b", "a b"),
+            ("a b", "a b"),
+            ("==", "="),
+        ] {
+            assert_eq!(read("text", text), Ok(Key::from(key)), "{text}");
+        }
+        let hash = format!("h{}", "0".repeat(32));
+        assert!(
+            read("address", &hash)
+                .unwrap_err()
+                .contains("hash of an identity")
+        );
+    }
+}
