@@ -180,11 +180,24 @@ impl Campaign {
             report.other_wrongs.push(wrong.to_owned());
         }
         if self.time >= LONG && self.flaw.is_none() {
-            let lines = report.findings.lines;
+            let (lines, once) = (report.findings.lines, &report.findings.once);
             let shown = [
+                (once.replayed, "no id was replayed: that shows nothing"),
                 (
-                    report.findings.once.replayed,
-                    "no id was replayed: that shows nothing",
+                    once.charged_again,
+                    "no id was sent after its replays: that shows nothing",
+                ),
+                (
+                    once.from_another,
+                    "no id was sent by two processes: that shows nothing",
+                ),
+                (
+                    once.after_unheard,
+                    "no request with an id came again after its answer was lost: that shows nothing",
+                ),
+                (
+                    once.after_returned,
+                    "no request with an id came again after its charge was given back: that shows nothing",
                 ),
                 (
                     report.findings.grants.in_part,

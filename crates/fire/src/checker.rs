@@ -57,6 +57,8 @@ mod worst_case;
 use std::cmp::Reverse;
 use std::fmt;
 
+use tollgate_core::Quota;
+
 use self::answers::misreported;
 pub use self::at_once::HeldFindings;
 use self::at_once::check_held;
@@ -185,14 +187,10 @@ pub fn check(history: &History) -> Findings {
     findings.once = check_once(history, &timelines);
     for (budget, (mut seen, course)) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
-            // One call decides at one time. Within it the rest only shrinks, and the charge that took units down comes before
-            // those that found fewer.
-            seen.sort_by_key(|(moment, _, seen)| {
-                (*moment, Reverse(seen.said.remaining), seen.said.taken == 0)
-            });
+            sort_seen(&mut seen);
             let wrong = if quota.longest_wait().is_zero() {
                 let steps = timelines.of_budget(budget).steps();
-                looked_through(&seen, course, &Rule::of(quota), &steps)
+                judge_budget(&quota, &seen, course, &steps)
             } else {
                 let replacements = history.replacements.get(&budget.policy);
                 let replacements = replacements.map_or(&[][..], Vec::as_slice);
@@ -210,15 +208,24 @@ pub fn check(history: &History) -> Findings {
     findings
 }
 
+/// One call decides at one time. Within it the rest only shrinks, and the charge that took units down comes before those that found
+/// fewer.
+fn sort_seen(seen: &mut [(Moment, usize, Observation)]) {
+    seen.sort_by_key(|(moment, _, seen)| {
+        (*moment, Reverse(seen.said.remaining), seen.said.taken == 0)
+    });
+}
+
 /// The first impossibility of one budget, and a period that let through too much.
-fn looked_through(
+fn judge_budget(
+    quota: &Quota,
     seen: &[(Moment, usize, Observation)],
     course: Course,
-    rule: &Rule,
     steps: &[Step],
 ) -> Vec<(usize, String)> {
-    let exceeded = worst_case::exceeded(rule.quota(), seen, &course);
-    let mut trial = Trial::new(rule, steps, course);
+    let exceeded = worst_case::exceeded(quota, seen, &course);
+    let rule = Rule::of(*quota);
+    let mut trial = Trial::new(&rule, steps, course);
     let impossible = seen.iter().find_map(|(moment, number, seen)| {
         let why = trial.see(*moment, seen).err()?;
         Some((*number, why))

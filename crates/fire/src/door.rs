@@ -1,5 +1,7 @@
 //! The ways to ask: through the backend itself, a limiter, or a server with the layer around it.
 
+mod ordering;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +13,7 @@ use fastrand::Rng;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tollgate::{CheckOutcome, ConfigError};
+use tollgate::CheckOutcome;
 use tollgate_core::{Backend, Receipt};
 use tollgate_redis::RedisBackend;
 
@@ -73,15 +75,15 @@ impl Entrance {
     }
 
     /// Replaces the quotas by some version of theirs.
-    pub(crate) fn replace_quotas(&self, rng: &mut Rng) -> std::result::Result<(), ConfigError> {
+    pub(crate) fn replace_quotas(&self, rng: &mut Rng) -> Result<()> {
         let instance = self.instance();
         let version = Population::any_version(rng, instance.is_some());
         let Some(instance) = instance else {
             self.version.store(version, Ordering::Relaxed);
             return Ok(());
         };
-        let policies = self.population.policies(version, self.flaw);
-        instance.limiter.replace(policies)
+        let policies = self.population.policies(version, self.flaw)?;
+        Ok(instance.limiter.replace(policies)?)
     }
 
     /// The limiter that is asked at present; `None` if the backend itself is asked.
@@ -364,9 +366,7 @@ fn heard(
         retry_after_s: text("retry-after").and_then(|value| value.parse().ok()),
         remaining: asked.iter().map(left).collect(),
     };
-    let decided = text(DECIDED).and_then(|text| serde_json::from_str(text).ok());
-    let decided: Option<(Outcome, Asking)> = decided;
-    let Some((outcome, asking)) = decided else {
+    let Some((outcome, asking)) = of_backend(headers) else {
         return AttemptAnswer {
             told: Some(told),
             ..Outcome::Failed(format!("only {status} was said")).into()
@@ -405,6 +405,12 @@ fn heard(
         left_us: None,
         asking: Some(asking),
     }
+}
+
+/// The backend's answer to the server.
+fn of_backend(headers: &HeaderMap) -> Option<(Outcome, Asking)> {
+    let decided = headers.get(DECIDED)?.to_str().ok()?;
+    serde_json::from_str(decided).ok()
 }
 
 /// Says whether the backend gave a turn that was still to come. It gave none where a probe was denied.

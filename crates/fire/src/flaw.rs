@@ -1,9 +1,9 @@
-//! A process with a deliberate defect in its own share or line. It shows that the whole chain from clients to checker would
+//! A process with a deliberate defect in its own share, line or ids. It shows that the whole chain from clients to checker would
 //! notice.
 
 use serde::{Deserialize, Serialize};
 
-/// The defect of a process while the backend fails, or afterwards, or while its requests wait.
+/// The defect of a process while the backend fails, or afterwards, while its requests wait, or in its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flaw {
     /// It lets through a whole budget, and not its share.
@@ -26,11 +26,15 @@ pub enum Flaw {
     NeverCloses,
     /// Its requests keep their turns when they leave.
     KeepsTurns,
+    /// It takes one id of two callers for one.
+    IdsOfAnyCaller,
+    /// It takes one id with two costs for one.
+    IdsOfAnyCost,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
@@ -41,6 +45,8 @@ impl Flaw {
         Self::OneFewerWaits,
         Self::NeverCloses,
         Self::KeepsTurns,
+        Self::IdsOfAnyCaller,
+        Self::IdsOfAnyCost,
     ];
 
     /// True if it shows while requests wait, in a run without faults.
@@ -66,6 +72,8 @@ impl Flaw {
             Self::OneFewerWaits => "one-fewer-waits",
             Self::NeverCloses => "never-closes",
             Self::KeepsTurns => "keeps-turns",
+            Self::IdsOfAnyCaller => "ids-of-any-caller",
+            Self::IdsOfAnyCost => "ids-of-any-cost",
         }
     }
 }

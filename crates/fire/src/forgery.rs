@@ -80,6 +80,10 @@ pub enum Forgery {
     OnceForgotten,
     /// An id lives for half of its time.
     OnceShort,
+    /// A replay takes from the budget, and says that it took nothing.
+    OnceTakes,
+    /// An id whose charge is given back stays remembered.
+    OnceKept,
     /// One more is taken than was granted.
     GrantOneMore,
     /// One fewer is taken than was granted.
@@ -90,7 +94,7 @@ pub enum Forgery {
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -128,6 +132,8 @@ impl Forgery {
         Self::OnceOneMore,
         Self::OnceForgotten,
         Self::OnceShort,
+        Self::OnceTakes,
+        Self::OnceKept,
         Self::GrantOneMore,
         Self::GrantOneFewer,
         Self::GrantBelowLeast,
@@ -183,6 +189,8 @@ impl Forgery {
             Self::OnceOneMore => "once-one-more",
             Self::OnceForgotten => "once-forgotten",
             Self::OnceShort => "once-short",
+            Self::OnceTakes => "once-takes",
+            Self::OnceKept => "once-kept",
             Self::GrantOneMore => "grant-one-more",
             Self::GrantOneFewer => "grant-one-fewer",
             Self::GrantBelowLeast => "grant-below-least",
@@ -290,7 +298,23 @@ impl Forgery {
                 "return false",
             )],
             Self::OnceShort => vec![("now + charge.quota.life", "now + charge.quota.life / 2")],
-            // Two shorter paths and the longest one.
+            // Two shorter paths and the longest one, here and below.
+            Self::OnceTakes => vec![
+                (
+                    "redis.call('SETRANGE', KEYS[2], '1', string.char(used + 1))",
+                    "redis.call('SETRANGE', KEYS[2], '1', string.char(used + 1)) \
+                     redis.call('SET', key, struct.pack('<Bd', tag, to), 'PX', '60000')",
+                ),
+                (
+                    "used = used + 1",
+                    "used, at, tags[i], was_there[i] = used + 1, (at < now and now or at) + us, tag, 0",
+                ),
+                (takes, "if open and charge.cost > 0 then"),
+            ],
+            Self::OnceKept => vec![(
+                "charge.cost > 0 and at >= state.since and state.ends > 0",
+                "false",
+            )],
             Self::GrantOneMore => vec![
                 (units, "units = 1 + (left - left % us) / us"),
                 (units, "units = 1 + (left - left % us) / us"),

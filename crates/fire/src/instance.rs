@@ -12,7 +12,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tollgate::{ConfigError, HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
+use tollgate::{HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
 
 use crate::Result;
 use crate::flaw::Flaw;
@@ -113,7 +113,7 @@ impl Instance {
         &self,
         population: &Population,
         backend: ObservedBackend,
-    ) -> std::result::Result<Limiter, ConfigError> {
+    ) -> Result<Limiter> {
         population.limiter(backend, None, self.most)
     }
 

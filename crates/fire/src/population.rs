@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::http::HeaderName;
 use fastrand::Rng;
-use tollgate::{ConfigError, Limiter, OnFailure, Policy, RequestView, Share, key};
-use tollgate_core::{Algorithm, Backend, Charge, Key, Quota, Scope};
+use tollgate::RequestView;
+use tollgate_core::{Algorithm, Charge, Key, Quota, Scope};
 
 use crate::attempt::{AskedCharge, Budget, Manner, Verb};
-use crate::flaw::Flaw;
 
 /// The number of callers that all clients share. Those from this number on belong to one worker of one client each.
 pub const SHARED_CALLERS: u32 = 3;
@@ -150,44 +148,6 @@ impl Population {
         format!("fire-{policy}")
     }
 
-    /// These policies as a user configures them, each for requests that name a caller for it. Each process has its share.
-    pub(crate) fn limiter(
-        &self,
-        backend: impl Backend,
-        flaw: Option<Flaw>,
-        max_waiting: usize,
-    ) -> Result<Limiter, ConfigError> {
-        let limiter = Limiter::builder().policies(self.policies(0, flaw));
-        let limiter = limiter.max_waiting(max_waiting);
-        let waits_at_most = HeaderName::from_static(WAITS_AT_MOST);
-        let limiter = limiter.deadline_header(waits_at_most);
-        limiter.backend(backend).build()
-    }
-
-    /// The policies of such a limiter, with this version of their quotas.
-    pub(crate) fn policies(&self, version: usize, flaw: Option<Flaw>) -> Vec<Policy> {
-        let share = match flaw {
-            Some(Flaw::WholeShare) => Share::WHOLE,
-            _ => Share::one_in(ONE_IN),
-        };
-        let policies = (0..self.quotas.len()).map(|number| {
-            let quota = self.quota(number, version);
-            let (caller, cost) = (format!("{CALLER}{number}"), format!("{COST}{number}"));
-            let is_named = caller.clone();
-            let population = self.clone();
-            Policy::new(&Self::name(number), quota)
-                .when(move |request| request.headers().contains_key(&is_named))
-                .key(key::from_fn(move |request: &RequestView<'_>| {
-                    u32::try_from(number_in(request, &caller)?)
-                        .ok()
-                        .map(|caller| population.key(caller))
-                }))
-                .cost_by(move |request| number_in(request, &cost).unwrap_or(1))
-                .on_failure(OnFailure::Local(share))
-        });
-        policies.collect()
-    }
-
     /// The identity of a caller.
     #[must_use]
     pub fn key(&self, caller: u32) -> Key {
@@ -323,7 +283,7 @@ impl Population {
     }
 }
 
-fn number_in(request: &RequestView<'_>, header: &str) -> Option<u64> {
+pub(crate) fn number_in(request: &RequestView<'_>, header: &str) -> Option<u64> {
     let value = request.headers().get(header)?;
     value.to_str().ok()?.parse().ok()
 }

@@ -117,7 +117,7 @@ fn a_process_that_is_wrong_about_its_share_is_caught() {
         let is_caught = (0..TRIES).any(|_| {
             let (is_well, text) = fire(&run);
             !is_well
-                && ["attempt", "knock"]
+                && ["attempt", "knock", "order"]
                     .iter()
                     .any(|of| text.contains(&format!("WRONG: single: {of}")))
         });

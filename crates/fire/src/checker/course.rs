@@ -21,11 +21,20 @@ pub(super) struct Courses(BTreeMap<Budget, BudgetEvents>);
 
 impl Courses {
     pub(super) fn of(history: &History, timelines: &Timelines<'_>) -> Self {
+        Self::among(history, timelines, &Hindrances::of(history))
+    }
+
+    /// The courses of the budgets of one kind, in a history of several.
+    pub(super) fn among(
+        history: &History,
+        timelines: &Timelines<'_>,
+        hindrances: &Hindrances,
+    ) -> Self {
         let mut courses = Self::default();
         let reader = Reader {
             history,
             timelines,
-            hindrances: hindrances(history),
+            hindrances,
         };
         for (number, attempt) in history.attempts.iter().enumerate() {
             for budget in attempt.verb.budgets() {
@@ -60,6 +69,12 @@ impl Courses {
         unsure.any(|it| it.from <= to && it.to >= from)
     }
 
+    /// The credits of a budget.
+    pub(super) fn credits(&self, budget: Budget) -> &[Credit] {
+        let course = self.0.get(&budget).map(|(_, course)| course);
+        course.map_or(&[], |course| &course.credits)
+    }
+
     pub(super) fn into_budgets(self) -> impl Iterator<Item = (Budget, BudgetEvents)> {
         self.0.into_iter()
     }
@@ -72,8 +87,7 @@ impl Courses {
 struct Reader<'a> {
     history: &'a History,
     timelines: &'a Timelines<'a>,
-    /// The times in which each process got no answer or no processor.
-    hindrances: BTreeMap<u32, Vec<(u64, u64)>>,
+    hindrances: &'a Hindrances,
 }
 
 impl Reader<'_> {
@@ -275,7 +289,7 @@ impl Reader<'_> {
         let to_us = attempt.heard_us.saturating_add(RETURNS_US);
         let mut disturbances = self.history.disturbances.iter();
         let is_disturbed = disturbances.any(|it| it.from_us <= to_us && it.to_us >= from_us);
-        let hindrances = self.hindrances.get(&attempt.asker.process).into_iter();
+        let hindrances = self.hindrances.0.get(&attempt.asker.process).into_iter();
         let mut hindrances = hindrances.flatten();
         let is_hindered =
             hindrances.any(|(start_us, end_us)| *start_us <= to_us && *end_us >= sent_us);
@@ -319,30 +333,45 @@ const AFTERMATH_US: u64 = 1_000_000;
 const HINDRANCE_US: u64 = 40_000;
 
 /// The times in which each process was kept waiting for longer than usual, by the servers or by the machine.
-fn hindrances(history: &History) -> BTreeMap<u32, Vec<(u64, u64)>> {
-    let mut all: BTreeMap<u32, Vec<_>> = BTreeMap::new();
-    let attempts = history.attempts.iter();
-    let slow = attempts.filter(|it| {
-        let is_slow = it.answered_us() - it.sent_us > HINDRANCE_US;
-        matches!(it.outcome, Outcome::Failed(_))
-            || is_slow && it.asker.door == Door::Backend
-            || it.outcome.is_silence()
-            || it
-                .asking
-                .is_some_and(|it| it.answered_us - it.asked_us > HINDRANCE_US)
-    });
-    for attempt in slow {
-        let hindrance = (attempt.sent_us, attempt.heard_us);
-        all.entry(attempt.asker.process)
-            .or_default()
-            .push(hindrance);
+#[derive(Debug)]
+pub(super) struct Hindrances(BTreeMap<u32, Vec<(u64, u64)>>);
+
+impl Hindrances {
+    pub(super) fn of(history: &History) -> Self {
+        let mut all = Self(BTreeMap::new());
+        all.note_slow(&history.attempts);
+        let waits = history.waits.iter();
+        for wait in waits.filter(|it| it.to_us - it.from_us > HINDRANCE_US) {
+            all.note(wait.process, wait.from_us, wait.to_us);
+        }
+        all
     }
-    let waits = history.waits.iter();
-    for wait in waits.filter(|it| it.to_us - it.from_us > HINDRANCE_US) {
-        let hindrance = (wait.from_us, wait.to_us);
-        all.entry(wait.process).or_default().push(hindrance);
+
+    /// These, and the times in which these attempts had no answer.
+    pub(super) fn and(mut self, attempts: &[Attempt]) -> Self {
+        self.note_slow(attempts);
+        self
     }
-    all
+
+    fn note_slow(&mut self, attempts: &[Attempt]) {
+        let slow = attempts.iter().filter(|it| {
+            let is_slow = it.answered_us() - it.sent_us > HINDRANCE_US;
+            matches!(it.outcome, Outcome::Failed(_))
+                || is_slow && it.asker.door == Door::Backend
+                || it.outcome.is_silence()
+                || it
+                    .asking
+                    .is_some_and(|it| it.answered_us - it.asked_us > HINDRANCE_US)
+        });
+        for attempt in slow {
+            self.note(attempt.asker.process, attempt.sent_us, attempt.heard_us);
+        }
+    }
+
+    fn note(&mut self, process: u32, from_us: u64, to_us: u64) {
+        let of_process = self.0.entry(process).or_default();
+        of_process.push((from_us, to_us));
+    }
 }
 
 /// The latest time at which a call may reach the server that was made and over at these times.
