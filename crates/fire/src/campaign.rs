@@ -75,7 +75,8 @@ impl Campaign {
     ///
     /// If there is no server to run against. All other trouble is in the report.
     pub fn run(&self, mut progress: impl FnMut(&str)) -> Result<Report> {
-        let stage = again(|| Stage::start(self.topology, self.forgery, self.seed))?;
+        let ahead_s = self.ahead_s();
+        let stage = again(|| Stage::start(self.topology, self.forgery, self.seed, ahead_s))?;
         let orders = Orders {
             seed: self.seed,
             number: 0,
@@ -168,6 +169,7 @@ impl Campaign {
             lines: record.lines,
         };
         progress("checking");
+        let has_clock = run.stage.has_clock() || self.topology != Topology::Single;
         let mut report = Report {
             faults: run.faults,
             undone: run.undone,
@@ -207,6 +209,10 @@ impl Campaign {
                     report.findings.grants.lost,
                     "no answer to a grant was lost: that shows nothing",
                 ),
+                (
+                    if has_clock { report.findings.days } else { 1 },
+                    "no day ended under a quota of days: that shows nothing",
+                ),
                 (lines.full, "no line was full: that shows nothing"),
                 (
                     lines.stopped,
@@ -229,6 +235,16 @@ impl Campaign {
             report.evidence.insert(0, line);
         }
         Ok(report)
+    }
+
+    /// The seconds by which the servers' clocks are ahead of those of the clients, so that a day ends in the middle of the run
+    /// under the policy of days.
+    fn ahead_s(&self) -> i64 {
+        let now_us = now_us();
+        let midnight_us = Population::of(self.seed).midnight_after(now_us);
+        let until_s = midnight_us.map_or(0, |midnight_us| (midnight_us - now_us) / 1_000_000);
+        let half_s = (self.time / 2 + CALM).as_secs();
+        i64::try_from(until_s).unwrap_or_default() - i64::try_from(half_s).unwrap_or_default()
     }
 }
 

@@ -80,6 +80,7 @@ use self::trial::{Course, Observation, Trial};
 pub use self::turns::TurnFindings;
 use crate::attempt::{Attempt, Budget, Fallback, Outcome};
 use crate::history::History;
+use crate::population::calendar_of;
 
 /// The time after its answer, or after a disturbance that held it up, in which a call may still reach the server: as long as a
 /// silent connection is kept, and a second.
@@ -116,6 +117,8 @@ pub struct Findings {
     pub stated: u64,
     /// The refused ones among these.
     pub impatient: u64,
+    /// Budgets of a day in which a charge was taken after one of an earlier day.
+    pub days: u64,
     /// The findings about grants of as much as there is.
     pub grants: GrantFindings,
     /// The findings about requests that wait for their turn.
@@ -188,6 +191,7 @@ pub fn check(history: &History) -> Findings {
     for (budget, (mut seen, course)) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
             sort_seen(&mut seen);
+            findings.days += days_begun(&quota, &seen);
             let wrong = if quota.longest_wait().is_zero() {
                 let steps = timelines.of_budget(budget).steps();
                 judge_budget(&quota, &seen, course, &steps)
@@ -214,6 +218,24 @@ fn sort_seen(seen: &mut [(Moment, usize, Observation)]) {
     seen.sort_by_key(|(moment, _, seen)| {
         (*moment, Reverse(seen.said.remaining), seen.said.taken == 0)
     });
+}
+
+/// The days that began under a quota of days, between two charges.
+fn days_begun(quota: &Quota, seen: &[(Moment, usize, Observation)]) -> u64 {
+    let Some(calendar) = calendar_of(quota) else {
+        return 0;
+    };
+    let charges = seen.iter().filter(|(.., seen)| seen.said.taken > 0);
+    let mut begun = 0;
+    let mut last_end_us = u64::MAX;
+    for (moment, ..) in charges {
+        if last_end_us <= moment.at_us {
+            begun += 1;
+        }
+        let [_, _, _, end_us, ..] = calendar.bounds_around(moment.at_us);
+        last_end_us = end_us;
+    }
+    begun
 }
 
 /// The first impossibility of one budget, and a period that let through too much.

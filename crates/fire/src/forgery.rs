@@ -72,6 +72,10 @@ pub enum Forgery {
     BannedCharged,
     /// A refill in intervals comes twice at the start of each period.
     RefillTwice,
+    /// A day never ends.
+    DayEndless,
+    /// What a day admitted is counted twice.
+    DayCountedTwice,
     /// An id passes uncharged for ever.
     OnceForEver,
     /// An id passes uncharged once more than its replays say.
@@ -94,7 +98,7 @@ pub enum Forgery {
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 44] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -128,6 +132,8 @@ impl Forgery {
         Self::BanNeverDoubles,
         Self::BannedCharged,
         Self::RefillTwice,
+        Self::DayEndless,
+        Self::DayCountedTwice,
         Self::OnceForEver,
         Self::OnceOneMore,
         Self::OnceForgotten,
@@ -146,6 +152,12 @@ impl Forgery {
             self,
             Self::TellIdle | Self::SweepNothing | Self::SweepLiving
         )
+    }
+
+    /// True if it shows only after a midnight of the servers' clock, in a run in which that can be set.
+    #[must_use]
+    pub fn takes_a_midnight(self) -> bool {
+        self == Self::DayEndless
     }
 
     /// The name.
@@ -185,6 +197,8 @@ impl Forgery {
             Self::BanNeverDoubles => "ban-never-doubles",
             Self::BannedCharged => "banned-charged",
             Self::RefillTwice => "refill-twice",
+            Self::DayEndless => "day-endless",
+            Self::DayCountedTwice => "day-counted-twice",
             Self::OnceForEver => "once-for-ever",
             Self::OnceOneMore => "once-one-more",
             Self::OnceForgotten => "once-forgotten",
@@ -284,6 +298,11 @@ impl Forgery {
             Self::RefillTwice => vec![(
                 "state.ahead - (now_window - window)",
                 "state.ahead - 2 * (now_window - window)",
+            )],
+            Self::DayEndless => vec![("quota.ends, 0, true", "quota.ends, state.count, true")],
+            Self::DayCountedTwice => vec![(
+                "pack('<Bddd', TAG, state.starts, state.ends, state.count)",
+                "pack('<Bddd', TAG, state.starts, state.ends, 2 * state.count)",
             )],
             Self::OnceForEver => vec![(
                 "return state.ends > 0 and state.used < charge.quota.replays",

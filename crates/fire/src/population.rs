@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate::RequestView;
-use tollgate_core::{Algorithm, Charge, Key, Quota, Scope};
+use tollgate_core::{Algorithm, Calendar, Charge, Key, Quota, Scope, Zone};
 
 use crate::attempt::{AskedCharge, Budget, Manner, Verb};
 
@@ -23,6 +23,16 @@ const REPLACED: usize = 2;
 
 /// The number of policies that are refilled in intervals.
 const REFILLED: usize = 2;
+
+/// The zones of the policy whose windows are days.
+const ZONES: [&str; 6] = [
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Asia/Kathmandu",
+    "Pacific/Apia",
+    "Australia/Lord_Howe",
+];
 
 /// The number of versions of a quota that is replaced by another wait, and of one that is replaced by another burst too.
 const OTHER_WAIT: usize = 2;
@@ -52,8 +62,8 @@ pub struct Population {
 }
 
 impl Population {
-    /// The policies of this seed: two of each algorithm, some under which requests wait for their turn, and one that hardly
-    /// refills during a run, so that a wrong count stays visible.
+    /// The policies of this seed: two of each algorithm, one of days, some under which requests wait for their turn, and one that
+    /// hardly refills during a run, so that a wrong count stays visible.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -63,6 +73,8 @@ impl Population {
         // Of their own, so that the other policies of a seed stay.
         let mut refills = Rng::with_seed(seed.rotate_left(32));
         quotas.extend((0..REFILLED).map(|_| refilled_quota(&mut refills)));
+        let mut days = Rng::with_seed(seed.rotate_left(16));
+        quotas.push(quota_of_days(&mut days));
         quotas.push(Quota::per_day(50_000));
         let mut population = Self::with(seed, quotas);
         // Likewise.
@@ -140,6 +152,13 @@ impl Population {
     pub fn longest_wait(&self, asked: &[AskedCharge]) -> Duration {
         let quotas = asked.iter().map(|asked| &self.quotas[asked.budget.policy]);
         quotas.map(Quota::longest_wait).max().unwrap_or_default()
+    }
+
+    /// The first midnight after a time, in the zone of the policy of days.
+    pub(crate) fn midnight_after(&self, us: u64) -> Option<u64> {
+        let mut calendars = self.quotas.iter().filter_map(calendar_of);
+        let [_, _, _, next_us, ..] = calendars.next()?.bounds_around(us);
+        Some(next_us)
     }
 
     /// The name of a policy.
@@ -283,6 +302,14 @@ impl Population {
     }
 }
 
+/// The calendar of a quota, if it has one.
+pub(crate) fn calendar_of(quota: &Quota) -> Option<Calendar> {
+    match quota.algorithm() {
+        Algorithm::Calendar(calendar) => Some(calendar),
+        _ => None,
+    }
+}
+
 pub(crate) fn number_in(request: &RequestView<'_>, header: &str) -> Option<u64> {
     let value = request.headers().get(header)?;
     value.to_str().ok()?.parse().ok()
@@ -313,6 +340,12 @@ fn refilled_quota(rng: &mut Rng) -> Quota {
     let quota = Quota::new(limit, Duration::from_millis(period_ms));
     let quota = quota.using(Algorithm::IntervalRefill { offset });
     quota.burst(rng.u64(1..=3 * limit))
+}
+
+/// So few in a day that callers use them up, until a midnight or a reset.
+fn quota_of_days(rng: &mut Rng) -> Quota {
+    let zone = rng.choice(ZONES).unwrap_or_default();
+    Quota::per_calendar(rng.u64(40..=120), Calendar::day(Zone::named(zone)))
 }
 
 /// A bucket whose requests wait for their turn, with a rate that a few clients exceed.

@@ -58,8 +58,14 @@ struct SingleServer {
 const HOMES: [Home; 2] = [0, 1];
 
 impl Stage {
-    /// Starts it, with clocks of this seed.
-    pub(crate) fn start(topology: Topology, forgery: Option<Forgery>, seed: u64) -> Result<Self> {
+    /// Starts it, with clocks of this seed, and all of them this many seconds further ahead. One server whose clock cannot be set
+    /// shows the time as it is.
+    pub(crate) fn start(
+        topology: Topology,
+        forgery: Option<Forgery>,
+        seed: u64,
+        ahead_s: i64,
+    ) -> Result<Self> {
         let folder = clock::folder();
         if let Some(folder) = &folder {
             clock::forget(folder)?;
@@ -70,14 +76,19 @@ impl Stage {
             // The successor should have another clock.
             ahead[1] += 5;
         }
-        let [one, other, rest] = ahead;
+        let [one, other, rest] = ahead.map(|seconds| ahead_s + seconds);
         let (servers, clocks) = match topology {
             Topology::Single => {
-                let clocks = Clocks::ahead(folder, &[0], None);
-                (
-                    Servers::Single(Box::new(SingleServer::start(forgery)?)),
-                    clocks,
-                )
+                let single = SingleServer::start(forgery)?;
+                let first_s = match &folder {
+                    Some(folder) => {
+                        clock::set(folder, single.server.port(), ahead_s * 1_000_000)?;
+                        ahead_s
+                    }
+                    None => 0,
+                };
+                let clocks = Clocks::ahead(folder, &[first_s], None);
+                (Servers::Single(Box::new(single)), clocks)
             }
             Topology::Sentinel => {
                 let ahead = [one, other];

@@ -70,7 +70,7 @@ fn a_script_that_is_wrong_is_caught() {
         assert!(is_caught, "{forgery:?}");
     };
     let soon: Vec<_> = { Forgery::ALL.into_iter() }
-        .filter(|forgery| !forgery.takes_a_lease())
+        .filter(|forgery| !forgery.takes_a_lease() && !forgery.takes_a_midnight())
         .collect();
     // A few at a time: each is a server and four processes.
     for some in soon.chunks(6) {
@@ -105,6 +105,22 @@ fn a_script_that_is_wrong_about_leases_is_caught() {
             scope.spawn(move || caught(forgery));
         }
     });
+}
+
+/// The servers' clock shows a midnight in the middle of the run.
+#[test]
+fn a_script_that_is_wrong_about_midnight_is_caught() {
+    let midnight = |forgery: &Forgery| forgery.takes_a_midnight();
+    for forgery in Forgery::ALL.into_iter().filter(midnight) {
+        let run = ["--topology", "single", "--seconds", "8", "--seed", "11"];
+        let only = ["--only", "SCRIPT FLUSH", "--forge", forgery.name()];
+        let run = [&run[..], &only].concat();
+        let is_caught = (0..TRIES).any(|_| {
+            let (is_well, text) = fire(&run);
+            !is_well && text.contains("WRONG: single: attempt")
+        });
+        assert!(is_caught, "{forgery:?}");
+    }
 }
 
 /// A process with a defect in its share is caught by the charges that it let through, and not because nothing was decided.

@@ -36,9 +36,10 @@ impl Rule {
     }
 
     /// The time after a step back of the clock for which the windows of moved counts are unknown, because they depend on the
-    /// first question after it. A bucket is one point in time, which does not move.
+    /// first question after it. A bucket is one point in time, which does not move, and a window of a calendar stays until it is
+    /// over: no clock steps back by a day.
     pub(super) fn blind_us(&self, back_us: u64) -> u64 {
-        if self.is_bucket() {
+        if self.is_bucket() || matches!(self.quota.algorithm(), Algorithm::Calendar(_)) {
             return 0;
         }
         // Refills that are owed come along with the moved count, also those of debts.
