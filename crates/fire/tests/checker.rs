@@ -419,8 +419,8 @@ fn every_number_that_is_changed_is_caught() {
     }
 }
 
-/// Numbers that a fault may have changed are bounded, not known. Without unknown outcomes each must be exact. The end of a line is told
-/// in whole microseconds, so that refusals of requests that could not wait are exact only at some rates: `turns.rs` has those.
+/// Numbers that a fault may have changed are bounded, not known. Without unknown outcomes each must be exact. The end of a line is
+/// told in whole microseconds, so that refusals of requests that could not wait are exact only at some rates: `turns.rs` has those.
 #[test]
 fn where_no_fault_acts_every_number_is_exact() {
     let changes: [fn(&mut tollgate_fire::VerdictRecord); 6] = [
@@ -438,10 +438,10 @@ fn where_no_fault_acts_every_number_is_exact() {
             let mut history = calm.clone();
             let denied = history.attempts.iter().map(|it| first_denial(&calm, it));
             let mut denied = denied.enumerate();
-            let (number, position) = denied.find_map(|(at, it)| Some((at, it?))).unwrap();
+            let (number, charge) = denied.find_map(|(at, it)| Some((at, it?))).unwrap();
             let before = history.clone();
             change(&mut history, number, |decided| {
-                change_it(&mut decided.verdicts[position]);
+                change_it(&mut decided.verdicts[charge]);
             });
             if history.attempts[number] == before.attempts[number] {
                 continue;
