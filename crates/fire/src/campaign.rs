@@ -1,6 +1,7 @@
 //! One run: clients ask, faults are done, and in the end the checker says whether the whole history is possible.
 
 mod report;
+mod shown;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use tollgate_core::Backend;
 
 pub use self::report::Report;
 use self::report::report;
+use self::shown::missing;
 use crate::Result;
 use crate::attempt::{AskedCharge, Asker, Attempt, Budget, Door, Manner, Outcome, Verb};
 use crate::client::{Orders, Place};
@@ -181,53 +183,9 @@ impl Campaign {
             let wrong = "no refused place could be judged: that shows nothing";
             report.other_wrongs.push(wrong.to_owned());
         }
-        if self.time >= LONG && self.flaw.is_none() {
-            let (lines, once) = (report.findings.lines, &report.findings.once);
-            let shown = [
-                (once.replayed, "no id was replayed: that shows nothing"),
-                (
-                    once.charged_again,
-                    "no id was sent after its replays: that shows nothing",
-                ),
-                (
-                    once.from_another,
-                    "no id was sent by two processes: that shows nothing",
-                ),
-                (
-                    once.after_unheard,
-                    "no request with an id came again after its answer was lost: that shows nothing",
-                ),
-                (
-                    once.after_returned,
-                    "no request with an id came again after its charge was given back: that shows nothing",
-                ),
-                (
-                    report.findings.grants.in_part,
-                    "nothing was granted in part: that shows nothing",
-                ),
-                (
-                    report.findings.grants.lost,
-                    "no answer to a grant was lost: that shows nothing",
-                ),
-                (
-                    if has_clock { report.findings.days } else { 1 },
-                    "no day ended under a quota of days: that shows nothing",
-                ),
-                (lines.full, "no line was full: that shows nothing"),
-                (
-                    lines.stopped,
-                    "no request waited in a line that was closed: that shows nothing",
-                ),
-                (
-                    lines.closed,
-                    "no request found a closed line: that shows nothing",
-                ),
-            ];
-            let missing = shown.into_iter().filter(|(times, _)| *times == 0);
-            report
-                .other_wrongs
-                .extend(missing.map(|(_, wrong)| wrong.to_owned()));
-        }
+        let of_all_kinds = self.time >= LONG && self.flaw.is_none();
+        let missing = missing(&report.findings, of_all_kinds, has_clock);
+        report.other_wrongs.extend(missing);
         let is_sound = self.forgery.is_none() && self.flaw.is_none();
         if is_sound && !report.findings.is_possible() {
             let kept = keep(self.topology, self.seed, history)?;

@@ -30,11 +30,13 @@ pub enum Flaw {
     IdsOfAnyCaller,
     /// It takes one id with two costs for one.
     IdsOfAnyCost,
+    /// No id of its requests comes again.
+    IdsOnce,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
@@ -47,6 +49,7 @@ impl Flaw {
         Self::KeepsTurns,
         Self::IdsOfAnyCaller,
         Self::IdsOfAnyCost,
+        Self::IdsOnce,
     ];
 
     /// True if it shows while requests wait, in a run without faults.
@@ -56,6 +59,12 @@ impl Flaw {
             self,
             Self::OneMoreWaits | Self::OneFewerWaits | Self::NeverCloses | Self::KeepsTurns
         )
+    }
+
+    /// True if nothing is wrong with its requests, and they show nothing.
+    #[must_use]
+    pub fn shows_nothing(self) -> bool {
+        self == Self::IdsOnce
     }
 
     /// The name.
@@ -74,6 +83,7 @@ impl Flaw {
             Self::KeepsTurns => "keeps-turns",
             Self::IdsOfAnyCaller => "ids-of-any-caller",
             Self::IdsOfAnyCost => "ids-of-any-cost",
+            Self::IdsOnce => "ids-once",
         }
     }
 }

@@ -9,6 +9,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -19,9 +20,12 @@ use http::{HeaderValue, Request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 use tollgate::key::Header;
-use tollgate::{Limiter, LimiterBuilder, Policy, Quota, RateLimitLayer, RedisBackend};
-use tollgate_testkit::Standalone;
+use tollgate::{
+    Limiter, LimiterBuilder, OnFailure, Once, Policy, Quota, RateLimitLayer, RedisBackend,
+};
+use tollgate_testkit::{Fault, Proxy, Standalone};
 
 /// A limiter of orders on this backend, by the name of a caller and an id.
 fn orders(backend: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> Limiter {
@@ -94,6 +98,94 @@ async fn a_retry_after_a_lost_answer_is_not_charged_again() {
         // The id is another caller's as well, and spares that one nothing.
         assert_eq!(left(&order(served, "bob", &[b"order-7"]).await), 99);
         assert_eq!(taken.available_permits(), 4);
+    }
+}
+
+/// A limiter of orders on the Redis at this address, which refuses while that does not answer.
+async fn strict(url: &str, deadline: Duration) -> Limiter {
+    let backend = RedisBackend::builder(url).deadline(deadline).connect();
+    let policy = Policy::new("orders", Quota::per_day(100)).on_failure(OnFailure::Deny);
+    let limiter = Limiter::builder().policy(policy.once(Once::default()));
+    limiter.backend(backend.await.unwrap()).build().unwrap()
+}
+
+/// The rest of a caller, of which nothing is taken.
+async fn rest(limiter: &Limiter, caller: &str) -> u64 {
+    let checked = limiter.check("orders", caller).probe().await.unwrap();
+    checked.remaining()
+}
+
+/// Waits until the caller has this much left.
+async fn until_left(limiter: &Limiter, caller: &str, left: u64) {
+    let so = async {
+        while rest(limiter, caller).await != left {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, so).await.unwrap();
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The server has decided, and the connection breaks off before its answer arrives, in the middle of it, or after a silence.
+#[tokio::test]
+async fn a_check_whose_answer_from_redis_is_lost_is_charged_once_and_its_replays_are_bounded() {
+    let server = Standalone::start();
+    let direct = strict(&server.url(), PATIENCE).await;
+    let faults = [
+        ("broken", Fault::Drop, PATIENCE),
+        ("in half", Fault::Truncate, PATIENCE),
+        ("silent", Fault::Stall, Duration::from_secs(3)),
+    ];
+    for (caller, fault, deadline) in faults {
+        let proxy = Proxy::before(server.port());
+        let limiter = strict(&proxy.url(), deadline).await;
+        let ask = || limiter.check("orders", caller).id("order-7").into_future();
+        assert_eq!(rest(&limiter, caller).await, 100);
+
+        proxy.fail_with(fault);
+        ask().await.unwrap_err();
+        proxy.fail_with(Fault::None);
+        proxy.cut();
+
+        // The caller heard nothing of it.
+        assert_eq!(rest(&direct, caller).await, 99, "{caller}");
+        for left in [99, 99, 98, 98, 98, 97] {
+            let again = async {
+                loop {
+                    // Nothing is sent until there is a connection again.
+                    match ask().await {
+                        Ok(checked) => return checked,
+                        Err(_not_yet) => sleep(Duration::from_millis(10)).await,
+                    }
+                }
+            };
+            let checked = timeout(PATIENCE, again).await.unwrap();
+            assert!(checked.is_allowed());
+            assert_eq!(checked.remaining(), left, "{caller}");
+        }
+    }
+}
+
+/// An answer that comes after its caller has gone gives back the charge, and forgets the id in the same step: the next request is
+/// charged, and no charge is left twice.
+#[tokio::test]
+async fn a_check_whose_answer_from_redis_is_late_is_charged_once() {
+    let server = Standalone::start();
+    let direct = strict(&server.url(), PATIENCE).await;
+    let proxy = Proxy::before(server.port());
+    let limiter = strict(&proxy.url(), Duration::from_millis(500)).await;
+    assert_eq!(rest(&limiter, "late").await, 100);
+
+    proxy.fail_with(Fault::Delay(Duration::from_millis(1_000)));
+    let asked = limiter.check("orders", "late").id("order-7").await;
+    asked.unwrap_err();
+    proxy.fail_with(Fault::None);
+
+    until_left(&direct, "late", 100).await;
+    for left in [99, 99, 99, 98] {
+        let checked = direct.check("orders", "late").id("order-7").await;
+        assert_eq!(checked.unwrap().remaining(), left);
     }
 }
 

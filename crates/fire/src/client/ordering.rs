@@ -10,6 +10,7 @@ use tollgate_core::Backend;
 use super::record::{Line, say};
 use super::{BREATH, Client};
 use crate::attempt::Outcome;
+use crate::flaw::Flaw;
 use crate::order::{Order, OrderName};
 use crate::population::SHARED_CALLERS;
 use crate::wall::now_us;
@@ -47,6 +48,13 @@ pub(super) async fn order(client: Arc<Client>) -> std::io::Result<()> {
             cost: rng.u64(1..=DEAREST),
         };
         for _ in 0..rng.u32(1..8) {
+            let name = match orders.flaw {
+                Some(Flaw::IdsOnce) => OrderName {
+                    id: rng.u32(IDS..),
+                    ..name
+                },
+                _ => name,
+            };
             let outcome = client.order(&mut rng, name).await?;
             let longest_us = orders.pause_us * RHYTHM;
             let pause = Duration::from_micros(rng.u64(0..=longest_us));

@@ -1,0 +1,39 @@
+//! The cases without which a run shows nothing.
+
+use crate::checker::Findings;
+
+/// The cases that did not come up. A short run needs some of them, and a long one all; days end only if the servers' clock can be
+/// set.
+pub(super) fn missing(found: &Findings, is_long: bool, has_clock: bool) -> Vec<String> {
+    let (once, lines) = (&found.once, &found.lines);
+    let in_any = [(once.replayed, "no id was replayed")];
+    let in_a_long_one = [
+        (once.charged_again, "no id was sent after its replays"),
+        (once.from_another, "no id was sent by two processes"),
+        (
+            once.after_unheard,
+            "no request with an id came again after its answer was lost",
+        ),
+        (
+            once.after_returned,
+            "no request with an id came again after its charge was given back",
+        ),
+        (found.grants.in_part, "nothing was granted in part"),
+        (found.grants.lost, "no answer to a grant was lost"),
+        (
+            if has_clock { found.days } else { 1 },
+            "no day ended under a quota of days",
+        ),
+        (lines.full, "no line was full"),
+        (lines.stopped, "no request waited in a line that was closed"),
+        (lines.closed, "no request found a closed line"),
+    ];
+    let long = in_a_long_one.into_iter().filter(|_| is_long);
+    let missing = in_any
+        .into_iter()
+        .chain(long)
+        .filter(|(times, _)| *times == 0);
+    missing
+        .map(|(_, what)| format!("{what}: that shows nothing"))
+        .collect()
+}
