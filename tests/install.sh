@@ -10,7 +10,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis and nginx are never services here: the tests start their own servers, on ports and in folders of their own.
 # faketime brings libfaketime, for servers whose clocks step.
-commands=(cc curl faketime nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
+commands=(cc chromium curl faketime nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
 
 package_of() {
   case "$1" in

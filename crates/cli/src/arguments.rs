@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::doctor::DoctorArguments;
 use crate::figures::{Share, read_period};
 use crate::fleet::{
     BanArguments, BannedArguments, InspectArguments, KeysArguments, ResetArguments, TopArguments,
@@ -37,6 +38,7 @@ pub(crate) enum Verb {
     Ban(BanArguments),
     Unban(UnbanArguments),
     Reset(ResetArguments),
+    Doctor(DoctorArguments),
 }
 
 /// Says whether a file of limits is valid, what it covers, and what a change means for callers.

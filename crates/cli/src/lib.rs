@@ -9,6 +9,7 @@
 //! | `tollgate inspect POLICY KEY` | shows the budgets, the ban and the holdings of one caller in a fleet |
 //! | `tollgate top`, `keys`, `banned` | list the callers of a policy that have a budget in use, or a ban |
 //! | `tollgate reset`, `ban`, `unban` | change the budgets or the ban of one caller in a fleet |
+//! | `tollgate doctor` | examines the fleet's Redis: what is set, what it means for limits, and what to change |
 //!
 //! It reads files by the library's own configuration and decides by the library's own limiter, so that nothing is decided twice.
 //! [docs/program.md] is the page for its users. Its functions are not an interface for other programs: they may change with any
@@ -19,6 +20,7 @@
 mod arguments;
 mod check;
 mod coverage;
+mod doctor;
 mod explain;
 mod failure;
 mod figures;
@@ -30,6 +32,7 @@ mod policy_words;
 mod recorder;
 mod redis;
 mod replay;
+mod report;
 mod secrets;
 mod simulate;
 mod suggest;
@@ -43,6 +46,7 @@ use clap::error::ErrorKind;
 
 use self::arguments::{Arguments, Verb};
 use self::failure::Failure;
+use self::report::Report;
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -73,9 +77,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     match outcome {
-        Ok(report) => match io::stdout().write_all(report.as_bytes()) {
+        Ok(report) => match io::stdout().write_all(report.text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
-            _ => ExitCode::SUCCESS,
+            _ => ExitCode::from(report.code),
         },
         Err(failure) => {
             let words = secrets::hide(&failure.to_string(), &secrets);
@@ -85,8 +89,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn run_verb(verb: Verb) -> Result<String, Failure> {
-    match verb {
+fn run_verb(verb: Verb) -> Result<Report, Failure> {
+    let text = match verb {
+        Verb::Doctor(asked) => return doctor::doctor(&asked),
         Verb::Check(asked) => check::run(&asked),
         Verb::Explain(asked) => explain::run(&asked),
         Verb::Simulate(asked) => simulate::run(&asked),
@@ -98,5 +103,6 @@ fn run_verb(verb: Verb) -> Result<String, Failure> {
         Verb::Ban(asked) => fleet::ban(&asked),
         Verb::Unban(asked) => fleet::unban(&asked),
         Verb::Reset(asked) => fleet::reset(&asked),
-    }
+    };
+    text.map(Report::from)
 }

@@ -98,7 +98,8 @@ impl RedisArguments {
         Ok((runtime, backend.map_err(Failure::unreachable)?))
     }
 
-    fn builder(&self) -> Result<RedisBackendBuilder, Failure> {
+    /// The backend, before it connects.
+    pub(crate) fn builder(&self) -> Result<RedisBackendBuilder, Failure> {
         let urls = self.urls.iter().map(|Url(url)| url.clone());
         let mut builder = match (self.urls.as_slice(), &self.sentinel) {
             ([], _) => return Err(Failure::usage("name a server: --redis redis://host:6379")),

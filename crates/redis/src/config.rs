@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::backend::RedisBackend;
 use crate::dispatch::Limits;
 use crate::error::ConnectError;
+use crate::examine::Examination;
 use crate::holder::LEASE;
 use crate::name::Names;
 use crate::script::Script;
@@ -293,6 +294,26 @@ impl RedisBackendBuilder {
         let backend = self.build()?;
         backend.fleet.open_now().await?;
         Ok(backend)
+    }
+
+    /// Looks at the servers as they are, for operators: settings, rights, clocks and latency. Nothing is decided, and no state
+    /// changes; the script is loaded, as by each connection.
+    ///
+    /// ```no_run
+    /// use tollgate::RedisBackend;
+    ///
+    /// # async fn example() -> Result<(), tollgate::ConnectError> {
+    /// for server in RedisBackend::builder("redis://127.0.0.1/").examine().await?.servers {
+    ///     println!("{}: {:?}", server.place, server.settings.get("maxmemory-policy"));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a setting is invalid, with its name; or if no server answers. A node of a cluster that does not is named in the answer.
+    pub async fn examine(self) -> Result<Examination, ConnectError> {
+        self.look().await
     }
 
     /// Begins without waiting for the server: until it answers, decisions fail as unreachable and the failure rule acts.

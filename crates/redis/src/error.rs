@@ -158,6 +158,25 @@ fn forbidden(command: &str, said: &str) -> BackendError {
     BackendError::new(FailureKind::Forbidden, detail)
 }
 
+/// The right that our user lacks, as an access rule writes it. Nothing if the error is not about rights.
+pub(crate) fn missing_right(command: &str, error: &RedisError, prefix: &str) -> Option<String> {
+    let refusal = refusal(command, error);
+    if refusal.kind() != FailureKind::Forbidden || code(error) == Some("DENIED") {
+        return None;
+    }
+    let said = error.detail().unwrap_or_default();
+    let is_key = is_about_keys(said);
+    let named =
+        (refusal.detail().split_once("add +")).and_then(|(_, right)| right.split(' ').next());
+    Some(match named {
+        _ if is_key => format!("~{prefix}:*"),
+        Some(right) => format!("+{right}"),
+        // Within a script a server before 7.2 does not name it.
+        None if code(error) != Some("NOPERM") => return None,
+        None => format!("+{}", right(command)),
+    })
+}
+
 /// The text of a server before 7.0 when it refuses a command of a script, without the position in the script.
 fn within_script(said: &str) -> &str {
     let behind = said

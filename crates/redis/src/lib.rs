@@ -44,7 +44,8 @@
 //! ACL SETUSER gate on >password -@all resetchannels &+switch-master +subscribe +sentinel|get-master-addr-by-name
 //! ```
 //!
-//! To list bans and budgets in use takes `+scan` beside these.
+//! To list bans and budgets in use takes `+scan` beside these. [`RedisBackendBuilder::examine`] sees more with `+info`,
+//! `+config|get`, `+scan` and `+memory|usage`.
 //!
 //! Every key has an expiry, so that `volatile-*` eviction takes live budgets first, and an evicted budget starts full again:
 //! give the limiter a server, or a `maxmemory`, of its own, with `noeviction`. Then a full server refuses to decide, and the
@@ -91,6 +92,7 @@ mod connection;
 mod departure;
 mod dispatch;
 mod error;
+mod examine;
 mod fleet;
 mod heartbeat;
 mod hello;
@@ -125,6 +127,7 @@ mod wire;
 pub use backend::RedisBackend;
 pub use config::RedisBackendBuilder;
 pub use error::ConnectError;
+pub use examine::{Examination, ExaminedSentinel, ExaminedServer};
 pub use name::StateName;
 pub use stats::Stats;
 pub use used::{Holding, UsedBudget, UsedBudgets};

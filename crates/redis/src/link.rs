@@ -69,7 +69,7 @@ impl Link {
     }
 
     /// The error with the server that it is about.
-    fn about(&self, error: BackendError, server: &ConnectionInfo) -> BackendError {
+    pub(crate) fn about(&self, error: BackendError, server: &ConnectionInfo) -> BackendError {
         match server::address(server) {
             Some((host, _)) if self.hidden.contains(&host) => error,
             Some((host, port)) => error.at(format!("{host}:{port}")),

@@ -26,6 +26,16 @@ const COMMANDS: [(&str, &[&str]); 7] = [
 
 /// Fails with the first right that is missing, or the first command that the server does not have.
 pub(crate) async fn check(connection: &mut Connection, prefix: &str) -> Result<(), BackendError> {
+    let lacking = lacking(connection, prefix).await?;
+    let first = lacking.into_iter().next();
+    first.map_or(Ok(()), |(command, error)| Err(refusal(command, &error)))
+}
+
+/// Each of the script's commands that cannot be run, and the server's answer.
+pub(crate) async fn lacking(
+    connection: &mut Connection,
+    prefix: &str,
+) -> Result<Vec<(&'static str, RedisError)>, BackendError> {
     let key = format!("{prefix}:{NO_STATE}");
     let mut asked = Pipeline::new();
     for (command, words) in COMMANDS {
@@ -36,20 +46,19 @@ pub(crate) async fn check(connection: &mut Connection, prefix: &str) -> Result<(
     }
     let answers = connection.send_packed_commands(&asked, 0, COMMANDS.len());
     let answers = answers.await.map_err(|error| refusal("TIME", &error))?;
-    for ((command, _), answer) in COMMANDS.into_iter().zip(answers) {
-        if let Err(error) = answer.extract_error() {
-            grave(command, &error)?;
-        }
-    }
-    Ok(())
+    let commands = COMMANDS.into_iter().zip(answers);
+    let lacking = commands.filter_map(|((command, _), answer)| {
+        let error = answer.extract_error().err()?;
+        is_grave(command, &error).then_some((command, error))
+    });
+    Ok(lacking.collect())
 }
 
 /// Errors other than a missing right (no memory, no replicas, another node's slot) are left to the decisions.
-fn grave(command: &str, error: &RedisError) -> Result<(), BackendError> {
-    let refusal = refusal(command, error);
-    match refusal.kind() {
-        FailureKind::Forbidden => Err(refusal),
-        FailureKind::WrongServer if error.code() == Some("ERR") => Err(refusal),
-        _ => Ok(()),
+fn is_grave(command: &str, error: &RedisError) -> bool {
+    match refusal(command, error).kind() {
+        FailureKind::Forbidden => true,
+        FailureKind::WrongServer => error.code() == Some("ERR"),
+        _ => false,
     }
 }

@@ -55,16 +55,30 @@ impl Sentinels {
         let freshest = self.freshest.load(Ordering::Relaxed);
         let (before, from) = self.sentinels.split_at(freshest.min(self.sentinels.len()));
         for sentinel in from.iter().chain(before) {
-            let asked = async {
-                let mut connection = connect(sentinel.clone()).await?;
-                self.ask(&mut connection).await
-            };
-            match within(self.patience, asked).await {
+            match self.named_by(sentinel).await {
                 Ok(address) => return Ok(self.server(sentinel, address)),
                 Err(error) => why = Some(error),
             }
         }
         Err(why.unwrap_or_else(|| BackendError::new(FailureKind::Unreachable, "no Sentinel")))
+    }
+
+    /// The master that each of them names.
+    pub(crate) async fn each(&self) -> Vec<(ConnectionInfo, Result<Address, BackendError>)> {
+        let mut all = Vec::new();
+        for sentinel in &self.sentinels {
+            all.push((sentinel.clone(), self.named_by(sentinel).await));
+        }
+        all
+    }
+
+    /// The master that one of them names, in its share of the time.
+    async fn named_by(&self, sentinel: &ConnectionInfo) -> Result<Address, BackendError> {
+        let asked = async {
+            let mut connection = connect(sentinel.clone()).await?;
+            self.ask(&mut connection).await
+        };
+        within(self.patience, asked).await
     }
 
     /// Listens to all of them, in one task each, for as long as there is a listener.

@@ -108,6 +108,16 @@ pub(crate) struct Range {
     master: Address,
 }
 
+impl Range {
+    pub(crate) fn len(&self) -> u16 {
+        self.last - self.first + 1
+    }
+
+    pub(crate) fn into_master(self) -> Address {
+        self.master
+    }
+}
+
 /// Reads the answer to `CLUSTER SLOTS`. A node that does not know its own host leaves it out: then it is the node that was
 /// asked.
 pub(crate) fn parse(value: Value, asked: &str) -> Option<Vec<Range>> {

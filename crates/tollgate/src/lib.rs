@@ -217,8 +217,8 @@ pub use tollgate_limiter::{
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]
 pub use tollgate_redis::{
-    ConnectError, Holding, RedisBackend, RedisBackendBuilder, StateName, Stats as RedisStats,
-    UsedBudget, UsedBudgets,
+    ConnectError, Examination, ExaminedSentinel, ExaminedServer, Holding, RedisBackend,
+    RedisBackendBuilder, StateName, Stats as RedisStats, UsedBudget, UsedBudgets,
 };
 
 #[cfg(feature = "proto")]

@@ -10,6 +10,7 @@ use crate::backend::RedisBackend;
 use crate::cluster::Cluster;
 use crate::dispatch::Dispatch;
 use crate::error::ConnectError;
+use crate::examine::{self, Examination};
 use crate::fleet::Fleet;
 use crate::heartbeat::Heartbeat;
 use crate::hello::Kind;
@@ -24,6 +25,13 @@ use crate::sync::Handle;
 /// The leases that an operator may set. Heartbeats can keep the shortest, and what a dead process held comes back within an hour.
 const HELD_LEASES: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3_600);
+
+/// The servers of a topology.
+enum Origins {
+    One(Origin),
+    /// A node as the template of all, and those that are asked for the others.
+    Seeds(Link, Vec<redis::ConnectionInfo>),
+}
 
 impl Topology {
     /// Its place, for logs.
@@ -66,13 +74,38 @@ impl RedisBackendBuilder {
                 "is missing: call this within a Tokio runtime",
             ));
         };
+        let origins = self.origins()?;
         let mut names = self.names.clone();
         let place = self.topology.place(self.credentials.database);
-        let fleet = match &self.topology {
+        let fleet = match origins {
+            Origins::One(origin) => self.one(origin, runtime),
+            Origins::Seeds(link, seeds) => {
+                names.partitions = Some(self.partitions);
+                let holder = Holder::new(self.held_lease);
+                Fleet::Cluster(Cluster::new(seeds, link, runtime, self.limits, holder))
+            }
+        };
+        fleet.spawn(Heartbeat::of(&fleet).run());
+        Ok(RedisBackend::start(fleet, names, place))
+    }
+
+    /// Looks at the servers, and decides nothing.
+    pub(super) async fn look(self) -> Result<Examination, ConnectError> {
+        self.check()?;
+        let looked = match self.origins()? {
+            Origins::One(origin) => examine::one(self.link(origin, Kind::Single)).await,
+            Origins::Seeds(link, seeds) => examine::cluster(link, seeds).await,
+        };
+        looked.map_err(ConnectError::failed)
+    }
+
+    /// The servers, as the URLs name them.
+    fn origins(&self) -> Result<Origins, ConnectError> {
+        match &self.topology {
             Topology::Single(url) => {
                 let server = server::parse(url, &self.papers)?;
                 let server = server::with_credentials(server, &self.credentials);
-                self.one(Origin::Server(Arc::new(server)), runtime)
+                Ok(Origins::One(Origin::Server(Arc::new(server))))
             }
             Topology::Sentinel(master_name, urls) => {
                 let sentinels = self.parse_all(urls)?;
@@ -84,30 +117,22 @@ impl RedisBackendBuilder {
                     patience: self.connect_deadline / share,
                     freshest: AtomicUsize::new(0),
                 };
-                self.one(Origin::Master(Arc::new(sentinels)), runtime)
+                Ok(Origins::One(Origin::Master(Arc::new(sentinels))))
             }
             Topology::Cluster(urls) => {
-                names.partitions = Some(self.partitions);
                 let seeds = (self.parse_all(urls)?.into_iter())
                     .map(|seed| server::with_credentials(seed, &self.credentials))
                     .collect::<Vec<_>>();
                 if seeds.iter().any(|seed| seed.redis_settings().db() != 0) {
                     return Err(ConnectError::setting("database", "must be 0 in a cluster"));
                 }
-                let template = seeds
-                    .first()
-                    .cloned()
-                    .map(|seed| Origin::Server(Arc::new(seed)));
-                let Some(template) = template else {
+                let Some(template) = seeds.first().cloned() else {
                     return Err(ConnectError::setting("urls", "must be at least one"));
                 };
-                let link = self.link(template, Kind::Node);
-                let holder = Holder::new(self.held_lease);
-                Fleet::Cluster(Cluster::new(seeds, link, runtime, self.limits, holder))
+                let link = self.link(Origin::Server(Arc::new(template)), Kind::Node);
+                Ok(Origins::Seeds(link, seeds))
             }
-        };
-        fleet.spawn(Heartbeat::of(&fleet).run());
-        Ok(RedisBackend::start(fleet, names, place))
+        }
     }
 
     fn check(&self) -> Result<(), ConnectError> {
