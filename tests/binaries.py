@@ -14,7 +14,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 # Minutes, or most of a core for as long: those that begin first end last.
-SLOW = ["annotation_ui", "short", "properties", "tollgate_redis", "held", "cluster_changes"]
+SLOW = ["annotation_ui", "short", "properties", "tollgate_redis", "held", "cluster_changes", "alerting"]
 
 LIBRARIES = subprocess.run(["rustc", "--print", "target-libdir"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 

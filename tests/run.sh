@@ -46,9 +46,10 @@ total() {
     END { print sum + 0 }'
 }
 
-# Built at once, and run three at a time: most of them wait. Doc tests have no binaries.
+# Built at once, and run three at a time: most of them wait. The examples are built with them, since a test runs one. Doc tests
+# have no binaries.
 binaries() {
-  cargo test --workspace --all-features --tests --no-run --message-format=json | tests/binaries.py 3
+  cargo test --workspace --all-features --no-run --message-format=json | tests/binaries.py 3
 }
 run "unit and integration tests of the workspace" binaries
 run "doc tests of the workspace" cargo test --workspace --all-features --no-fail-fast --doc

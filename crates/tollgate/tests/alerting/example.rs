@@ -1,9 +1,10 @@
 //! `examples/operated.rs`, built and started as an operator does.
 
+use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -29,24 +30,18 @@ routes = ["/"]
 pub(crate) struct Program(PathBuf);
 
 impl Program {
-    /// Builds it. The whole workspace, with all features, has the dependencies of this test's own build.
-    pub(crate) fn build() -> Self {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args(["build", "--workspace", "--all-features", "--locked"])
-            .args(["--example=operated", "--message-format=json"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stderr(Stdio::inherit());
-        let built = cargo.output().unwrap();
-        assert!(built.status.success(), "the example is not built");
-        let messages = String::from_utf8(built.stdout).unwrap();
-        let program = messages.lines().find_map(|line| {
-            let message: serde_json::Value = serde_json::from_str(line).unwrap();
-            let is_ours = message["target"]["name"] == "operated";
-            let program = message["executable"].as_str().filter(|_| is_ours)?;
-            Some(PathBuf::from(program))
-        });
-        Self(program.expect("cargo names the program"))
+    /// Finds it beside this test, where cargo has put it when it built the workspace. A test that called cargo would build while
+    /// other tests run.
+    pub(crate) fn find() -> Self {
+        let test = env::current_exe().unwrap();
+        let built = test.parent().and_then(Path::parent).unwrap();
+        let program = built.join("examples/operated");
+        assert!(
+            is_current(&program),
+            "{} is missing, or older than its sources: run `cargo build --workspace --all-features --examples`",
+            program.display()
+        );
+        Self(program)
     }
 
     /// Starts it with its limits in a file, in memory or on this Redis.
@@ -83,6 +78,17 @@ impl Program {
             folder,
         }
     }
+}
+
+/// Whether a program is no older than each source that cargo lists beside it.
+fn is_current(program: &Path) -> bool {
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let Ok(listed) = fs::read_to_string(program.with_extension("d")) else {
+        return false;
+    };
+    let built = changed(program);
+    let mut sources = listed.split_whitespace().skip(1).map(Path::new);
+    built.is_some() && sources.all(|source| changed(source) <= built)
 }
 
 /// The example, as it runs.

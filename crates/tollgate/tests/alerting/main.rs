@@ -107,7 +107,7 @@ fn eventually(what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
     reason = "one story: all is well, all is wrong, all is well"
 )]
 fn each_alert_fires_while_something_is_wrong_and_resolves_afterwards() {
-    let program = Program::build();
+    let program = Program::find();
 
     // given three servers under load: one whose Redis becomes slow and forgets, one that loses it, and one in memory
     let redis = Standalone::start();
