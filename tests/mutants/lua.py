@@ -69,7 +69,7 @@ TURNS = ("tollgate_redis", ("wire::differential::turns_", "wire::differential::l
 BANS = ("tollgate_redis", ("wire::differential::guarded_paths::", "wire::differential::bans_are"), None)
 LEAN = ("tollgate_redis", ("wire::differential::lean_paths::", "wire::differential::ids_are"), None)
 CALENDAR = ("tollgate_redis", ("wire::differential::windows_of_calendars",), "2000")
-WARMING = ("tollgate_redis", ("wire::differential::what_warms_up",), "2000")
+WARMING = ("tollgate_redis", ("wire::differential::what_warms_up",), None)
 # By the first word of the file's name.
 OWN = {
     "held": HELD,
