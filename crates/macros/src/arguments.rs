@@ -6,7 +6,7 @@ use syn::parse::discouraged::Speculative;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, LitInt, LitStr, Path, Result, Token, Type};
 
-const KNOWN: &str = "ban, burst, cost, crate, key, name, policy and shadow";
+const KNOWN: &str = "ban, burst, cost, crate, key, name, once_by, policy and shadow";
 
 /// The content of the parentheses: each argument at most once. Nothing else is checked.
 #[derive(Default)]
@@ -17,6 +17,7 @@ pub(crate) struct Arguments {
     pub(crate) cost: Option<Argument<Number>>,
     pub(crate) key: Option<Argument<Type>>,
     pub(crate) name: Option<Argument<LitStr>>,
+    pub(crate) once_by: Option<Argument<LitStr>>,
     pub(crate) policy: Option<Argument<LitStr>>,
     pub(crate) shadow: Option<Argument<()>>,
     pub(crate) krate: Option<Argument<Path>>,
@@ -67,6 +68,7 @@ impl Arguments {
             "cost" => set(&mut self.cost, &name, after_equals(input, cost)?),
             "key" => set(&mut self.key, &name, after_equals(input, key)?),
             "name" => set(&mut self.name, &name, after_equals(input, text)?),
+            "once_by" => set(&mut self.once_by, &name, after_equals(input, text)?),
             "policy" => set(&mut self.policy, &name, after_equals(input, text)?),
             "crate" => set(&mut self.krate, &name, after_equals(input, path)?),
             "shadow" if input.peek(Token![=]) => {

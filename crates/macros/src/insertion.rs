@@ -60,17 +60,18 @@ fn limit_type(krate: &Path, limit: &Limit) -> TokenStream {
             name,
             key,
             ban,
+            once_by,
             shadow,
         } => {
             let quotas: Vec<_> = quotas.iter().map(ToString::to_string).collect();
             let quota = text(krate, &quotas.join("; "));
             let maybe_text =
                 |it: &Option<String>| it.as_ref().map_or_else(|| quote!(()), |it| text(krate, it));
-            let (name, ban) = (maybe_text(name), maybe_text(ban));
+            let [name, ban, once_by] = [name, ban, once_by].map(maybe_text);
             let key = key
                 .as_ref()
                 .map_or_else(|| quote!(#krate::ClientIp), ToTokens::to_token_stream);
-            quote!(#private::Inline<#quota, #name, #key, #cost, #ban, #shadow>)
+            quote!(#private::Inline<#quota, #name, #key, #cost, #ban, #once_by, #shadow>)
         }
     }
 }

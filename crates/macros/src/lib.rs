@@ -34,6 +34,7 @@ use self::text::Place;
 /// | `cost = 2` | what a request costs | 1 |
 /// | `ban = "5 in 10min for 15min"` | keeps out callers that the quota denies too often, as `Ban` reads it | no ban |
 /// | `name = "login"` | the name in headers, logs and Redis | the route: see below |
+/// | `once_by = "idempotency-key"` | charges requests with the same value of this header once, as `Policy::once_by` does | each request is charged |
 /// | `shadow` | on trial: decided and reported, never enforced | enforced |
 /// | `policy = "search"` | instead of all of these but `cost`: a policy of the limiter | |
 /// | `crate = my::tollgate` | where `tollgate` is, if it is re-exported | `::tollgate` |

@@ -24,6 +24,8 @@ pub(crate) enum Rule {
         name: Option<String>,
         key: Option<Box<Type>>,
         ban: Option<String>,
+        /// The header that has a request's id.
+        once_by: Option<String>,
         shadow: bool,
     },
 }
@@ -58,6 +60,10 @@ impl Limit {
                         name: arguments.name.map(|one| name(&one.value)).transpose()?,
                         key: arguments.key.map(|key| Box::new(key.value)),
                         ban: arguments.ban.map(|text| ban(&text.value)).transpose()?,
+                        once_by: arguments
+                            .once_by
+                            .map(|text| header(&text.value))
+                            .transpose()?,
                         shadow: arguments.shadow.is_some(),
                     },
                     krate,
@@ -73,6 +79,7 @@ fn refuse_what_is_the_policys(arguments: &Arguments) -> Result<()> {
         ("burst", arguments.burst.as_ref().map(|one| one.span)),
         ("key", arguments.key.as_ref().map(|one| one.span)),
         ("name", arguments.name.as_ref().map(|one| one.span)),
+        ("once_by", arguments.once_by.as_ref().map(|one| one.span)),
         ("shadow", arguments.shadow.as_ref().map(|one| one.span)),
     ];
     match others
@@ -115,6 +122,20 @@ fn ban(text: &LitStr) -> Result<String> {
     let ban: Ban = { written.parse() }
         .map_err(|error| Error::new(text.span(), format!("ban {written:?}: {error}")))?;
     Ok(ban.to_string())
+}
+
+/// The name of a header: a token of RFC 9110, 5.6.2.
+fn header(name: &LitStr) -> Result<String> {
+    let text = name.value();
+    let is_of_tokens =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_of_tokens) {
+        return Ok(text);
+    }
+    Err(Error::new(
+        name.span(),
+        format!("{text:?} is not the name of a header"),
+    ))
 }
 
 fn cost_within(quotas: &[Quota], cost: Option<&Argument<Number>>) -> Result<Option<u64>> {

@@ -12,6 +12,7 @@ mod common;
 use std::fmt::Display;
 use std::str::FromStr;
 
+use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::routing::{any, get, post};
 use axum::{Json, Router, debug_handler};
@@ -57,6 +58,26 @@ async fn a_handler_bans_whom_its_quota_denies_too_often() {
     // The ban ends sooner, and the quota refuses until then.
     assert_eq!(header(&banned, "retry-after"), "1800");
     assert_eq!(server.get("/hello").await.status(), 200);
+}
+
+#[rate_limit("2/hour", once_by = "idempotency-key")]
+async fn order() -> &'static str {
+    "ordered"
+}
+
+#[tokio::test]
+async fn a_handler_charges_requests_with_the_same_id_once() {
+    let app = Router::new().route("/order", post(order)).layer(layer());
+    let server = Served::new(app).await;
+    let ordered = async |id| {
+        let order = http::Request::post(format!("http://{}/order", server.0));
+        let order = order.header("idempotency-key", id);
+        server.request(order.body(Body::empty()).unwrap()).await
+    };
+
+    for (id, status) in [("a", 200), ("a", 200), ("b", 200), ("c", 429), ("b", 200)] {
+        assert_eq!(ordered(id).await.status(), status, "{id}");
+    }
 }
 
 #[tokio::test]

@@ -9,12 +9,17 @@
 
 mod common;
 
+use std::convert::Infallible;
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use axum::extract::ConnectInfo;
 use common::tokio_clock::in_tokio_time;
+use http::{Request, Response};
 use tollgate::proto::{Contract, INCLUDE, ProtoError};
-use tollgate::{Limiter, Messages, Policy, Quota};
+use tollgate::{Limiter, Messages, Policy, Quota, RateLimitLayer};
+use tower::{Layer, ServiceExt, service_fn};
 
 /// The contract of a service with these options, as a build would write it.
 fn contract(service_options: &str, place_options: &str) -> Contract {
@@ -176,6 +181,37 @@ async fn an_option_bans_callers_who_are_denied_too_often() {
     assert!(checked.retry_after() > Some(Duration::from_secs(86_000)));
 }
 
+async fn place(_: Request<String>) -> Result<Response<String>, Infallible> {
+    Ok(Response::new(String::new()))
+}
+
+#[tokio::test]
+async fn an_option_charges_calls_with_the_same_id_once() {
+    let once = r#"quota: "2/h" once_by: "idempotency-key""#;
+    let limiter = Limiter::builder().policies(contract("", &limit(once)).policies().unwrap());
+    let limiter = limiter.build().unwrap();
+    let service = RateLimitLayer::new(limiter).layer(service_fn(place));
+    let called = async |id: &'static str| {
+        let call = Request::post("/shop.v1.Orders/Place")
+            .header("content-type", "application/grpc")
+            .header("idempotency-key", id)
+            .extension(ConnectInfo(SocketAddr::from(([192, 0, 2, 1], 1))));
+        let call = call.body(String::new()).unwrap();
+        let answer = service.clone().oneshot(call).await.unwrap();
+        !answer.headers().contains_key("grpc-status")
+    };
+
+    for (id, passes) in [
+        ("a", true),
+        ("a", true),
+        ("b", true),
+        ("c", false),
+        ("b", true),
+    ] {
+        assert_eq!(called(id).await, passes, "{id}");
+    }
+}
+
 #[test]
 fn a_contract_without_limits_has_no_policies() {
     assert!(contract("", "").policies().unwrap().is_empty());
@@ -276,6 +312,10 @@ fn a_wrong_option_names_its_method() {
         (
             r#"quota: "1/s" ban: "0 in 1min for 1h""#,
             "ban \"0 in 1min for 1h\": a ban after 0 strikes: a ban counts 1 to 64",
+        ),
+        (
+            r#"quota: "1/s" once_by: "idempotency key""#,
+            "once_by: \"idempotency key\" is not the name of metadata",
         ),
     ];
     for (fields, expected) in cases {

@@ -66,6 +66,11 @@ pub enum OptionFault {
         /// The reason.
         error: ParseQuotaError,
     },
+    /// The ids of calls stand in metadata of a name that is none.
+    OnceBy {
+        /// The name.
+        metadata: String,
+    },
     /// A policy of that name and those quotas cannot be built.
     Policy(ConfigError),
     /// The option does not state the direction of the messages.
@@ -110,6 +115,9 @@ impl fmt::Display for OptionFault {
                  50; 1000/day\""
             ),
             Self::Ban { ban, error } => write!(f, "ban {ban:?}: {error}"),
+            Self::OnceBy { metadata } => {
+                write!(f, "once_by: {metadata:?} is not the name of metadata")
+            }
             Self::Policy(error) => error.fmt(f),
             Self::Direction => f.write_str(
                 "it does not state the direction of the messages: `of` is RECEIVED, SENT or BOTH",

@@ -2,6 +2,7 @@
 
 use prost_reflect::{DescriptorPool, DynamicMessage, ExtensionDescriptor, MethodDescriptor, Value};
 use tollgate_core::{Ban, Quota};
+use tollgate_limiter::key::Header;
 use tollgate_limiter::transport::is_none;
 use tollgate_limiter::{Messages, Policy, Quotas};
 
@@ -91,11 +92,14 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn calls(&self, option: &DynamicMessage) -> Result<Policy, OptionFault> {
-        let policy = self.policy(option, "")?;
-        Ok(match ban(text(option, "ban")?)? {
-            Some(ban) => policy.ban(ban),
-            None => policy,
-        })
+        let mut policy = self.policy(option, "")?;
+        if let Some(ban) = ban(text(option, "ban")?)? {
+            policy = policy.ban(ban);
+        }
+        if let Some(id) = id(text(option, "once_by")?)? {
+            policy = policy.once_by(id);
+        }
+        Ok(policy)
     }
 
     fn messages(&self, option: &DynamicMessage) -> Result<Policy, OptionFault> {
@@ -164,6 +168,14 @@ fn ban(text: String) -> Result<Option<Ban>, OptionFault> {
     let ban = text.parse();
     ban.map(Some)
         .map_err(|error| OptionFault::Ban { ban: text, error })
+}
+
+fn id(metadata: String) -> Result<Option<Header>, OptionFault> {
+    if metadata.is_empty() {
+        return Ok(None);
+    }
+    let id = Header::try_new(&metadata);
+    id.map(Some).map_err(|_| OptionFault::OnceBy { metadata })
 }
 
 /// The further fields of the option for messages.

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use tollgate_core::{Ban, Quota};
-use tollgate_limiter::key::KeyExtractor;
+use tollgate_limiter::key::{Header, KeyExtractor};
 
 use super::rule::{OwnPolicy, Rule};
 
@@ -143,13 +143,15 @@ pub trait IsRule: 'static {
 
 /// A limit with a quota of its own.
 #[derive(Debug)]
-pub struct Inline<Quota, Name, Key, Cost, Ban, const SHADOW: bool>(
-    Phantom<(Quota, Name, Key, Cost, Ban)>,
+pub struct Inline<Quota, Name, Key, Cost, Ban, OnceBy, const SHADOW: bool>(
+    Phantom<(Quota, Name, Key, Cost, Ban, OnceBy)>,
 );
 
-impl<Q, Name, Key, Cost, B, const SHADOW: bool> IsRule for Inline<Q, Name, Key, Cost, B, SHADOW>
+impl<Q, Name, Key, Cost, B, OnceBy, const SHADOW: bool> IsRule
+    for Inline<Q, Name, Key, Cost, B, OnceBy, SHADOW>
 where
     B: MaybeText,
+    OnceBy: MaybeText,
     Q: Text,
     Name: MaybeText,
     Key: AnnotationKey,
@@ -161,9 +163,12 @@ where
             name: Name::get(),
             finish: |policy| {
                 let mut policy = policy.key(Key::default()).cost(Cost::COST.unwrap_or(1));
-                // The macro has read it before.
+                // The macro has read both before.
                 if let Some(ban) = B::get().and_then(|text| text.parse::<Ban>().ok()) {
                     policy = policy.ban(ban);
+                }
+                if let Some(id) = OnceBy::get().and_then(|name| Header::try_new(&name).ok()) {
+                    policy = policy.once_by(id);
                 }
                 if SHADOW { policy.shadow() } else { policy }
             },

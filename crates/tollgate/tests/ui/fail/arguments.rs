@@ -58,4 +58,10 @@ async fn below() {}
 #[rate_limit("10/min", cost = 0)]
 async fn cost_of_nothing() {}
 
+#[rate_limit("10/min", once_by = "idempotency key")]
+async fn ids_in_no_header() {}
+
+#[rate_limit(policy = "search", once_by = "idempotency-key")]
+async fn ids_of_a_policy() {}
+
 fn main() {}

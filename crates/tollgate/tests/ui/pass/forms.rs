@@ -24,6 +24,9 @@ async fn key() {}
 #[rate_limit("10/min", key = (tollgate::ClientIp, Method))]
 async fn keys() {}
 
+#[rate_limit("10/min", once_by = "idempotency-key")]
+async fn once() {}
+
 #[rate_limit("10/min", shadow, cost = 1, name = "all/of-it", key = Global, burst = 1, crate = ::tollgate)]
 async fn everything() {}
 
