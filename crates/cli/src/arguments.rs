@@ -13,6 +13,7 @@ use crate::fleet::{
     BanArguments, BannedArguments, InspectArguments, KeysArguments, ResetArguments, TopArguments,
     UnbanArguments,
 };
+use crate::install::{CompletionsArguments, ManArguments};
 use crate::log::{FieldNames, Format, Terms};
 use crate::peer::Peer;
 use crate::redis::RedisArguments;
@@ -39,6 +40,8 @@ pub(crate) enum Verb {
     Unban(UnbanArguments),
     Reset(ResetArguments),
     Doctor(DoctorArguments),
+    Completions(CompletionsArguments),
+    Man(ManArguments),
 }
 
 /// Says whether a file of limits is valid, what it covers, and what a change means for callers.

@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tollgate::Examination;
 
+use crate::colour::{self, Colour, paint};
 use crate::failure::Failure;
 use crate::redis::{RedisArguments, runtime};
 use crate::report::Report;
@@ -53,6 +54,15 @@ impl Grade {
             Self::Advice => "advice",
             Self::Wrong => "wrong",
             Self::Unseen => "unseen",
+        }
+    }
+
+    fn colour(self) -> Colour {
+        match self {
+            Self::Fine => Colour::Green,
+            Self::Advice => Colour::Yellow,
+            Self::Wrong => Colour::Red,
+            Self::Unseen => Colour::Grey,
         }
     }
 }
@@ -106,10 +116,14 @@ impl Finding {
         })
     }
 
-    fn lines(&self, lines: &mut Vec<String>) {
+    fn lines(&self, is_coloured: bool, lines: &mut Vec<String>) {
         let Self { subject, grade, .. } = self;
-        let grade = grade.name();
-        lines.push(format!("  {grade:<7} {subject:<12} {}", self.was));
+        let name = format!("{:<7}", grade.name());
+        let name = match is_coloured {
+            true => paint(&name, grade.colour()),
+            false => name,
+        };
+        lines.push(format!("  {name} {subject:<12} {}", self.was));
         lines.push(format!("  {:20} {}", "", self.means));
         if let Some(change) = &self.change {
             lines.push(format!("  {:20} → {change}", ""));
@@ -137,9 +151,12 @@ pub(crate) fn doctor(asked: &DoctorArguments) -> Result<Report, Failure> {
         }
         false => {
             let mut lines = Vec::new();
+            let is_coloured = colour::is_wanted(&std::io::stdout());
             for (place, findings) in &parts {
                 lines.push(place.clone());
-                findings.iter().for_each(|it| it.lines(&mut lines));
+                findings
+                    .iter()
+                    .for_each(|it| it.lines(is_coloured, &mut lines));
                 lines.push(String::new());
             }
             let (advice, unseen) = (count(Grade::Advice), count(Grade::Unseen));

@@ -10,6 +10,7 @@
 //! | `tollgate top`, `keys`, `banned` | list the callers of a policy that have a budget in use, or a ban |
 //! | `tollgate reset`, `ban`, `unban` | change the budgets or the ban of one caller in a fleet |
 //! | `tollgate doctor` | examines the fleet's Redis: what is set, what it means for limits, and what to change |
+//! | `tollgate completions`, `man` | write completions for a shell, and the manual |
 //!
 //! It reads files by the library's own configuration and decides by the library's own limiter, so that nothing is decided twice.
 //! [docs/program.md] is the page for its users. Its functions are not an interface for other programs: they may change with any
@@ -19,12 +20,14 @@
 
 mod arguments;
 mod check;
+mod colour;
 mod coverage;
 mod doctor;
 mod explain;
 mod failure;
 mod figures;
 mod fleet;
+mod install;
 mod limits;
 mod log;
 mod peer;
@@ -38,13 +41,14 @@ mod simulate;
 mod suggest;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use self::arguments::{Arguments, Verb};
+use self::colour::Colour;
 use self::failure::Failure;
 use self::report::Report;
 
@@ -67,8 +71,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(usage) => {
             // The words of the arguments stand in it, and so does a URL in the wrong place.
             let words = usage.render();
-            let is_coloured = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            let words = match is_coloured {
+            let words = match colour::is_wanted(&io::stderr()) {
                 true => words.ansi().to_string(),
                 false => words.to_string(),
             };
@@ -83,7 +86,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
         Err(failure) => {
             let words = secrets::hide(&failure.to_string(), &secrets);
-            drop(writeln!(io::stderr(), "error: {words}"));
+            let error = match colour::is_wanted(&io::stderr()) {
+                true => colour::paint("error:", Colour::Red),
+                false => "error:".to_owned(),
+            };
+            drop(writeln!(io::stderr(), "{error} {words}"));
             ExitCode::from(failure.code())
         }
     }
@@ -103,6 +110,8 @@ fn run_verb(verb: Verb) -> Result<Report, Failure> {
         Verb::Ban(asked) => fleet::ban(&asked),
         Verb::Unban(asked) => fleet::unban(&asked),
         Verb::Reset(asked) => fleet::reset(&asked),
+        Verb::Completions(asked) => Ok(install::completions(&asked, Arguments::command())),
+        Verb::Man(asked) => install::man(&asked, Arguments::command()),
     };
     text.map(Report::from)
 }

@@ -314,7 +314,7 @@ fn latency(server: &ExaminedServer) -> Option<Finding> {
         times.len()
     );
     if longest.as_micros() >= DEADLINE_US {
-        let means = "a decision that takes more than 100 ms, the default deadline, is none: the failure rule acts";
+        let means = "a decision that takes more than 100 ms, the default deadline, comes too late: the failure rule acts";
         let finding = Finding::new("latency", Grade::Wrong, was, means);
         return Some(finding.change("SLOWLOG GET and LATENCY DOCTOR on the server, a server nearer by, or a longer .deadline(..)"));
     }
