@@ -98,6 +98,7 @@ pub(crate) struct ExplainArguments {
 Examples:
   tollgate simulate access.log limits.toml
   zcat access.log.*.gz | tollgate simulate - limits.toml --reorder 2s
+  tollgate simulate access.log limits.toml --html report.html
   tollgate simulate access.log new.toml --against limits.toml --json")]
 pub(crate) struct SimulateArguments {
     /// The log: plain, gzip or zstd; - is standard input.
@@ -117,6 +118,8 @@ pub(crate) struct SimulateArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) decisions: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) pictures: PictureArguments,
+    #[command(flatten)]
     pub(crate) reading: ReadingArguments,
 }
 
@@ -130,6 +133,7 @@ pub(crate) struct SimulateArguments {
 Examples:
   tollgate suggest access.log --refuse 0.1%
   tollgate suggest app.json.log --key header:x-api-key --path '/api/{*path}'
+  tollgate suggest access.log --html report.html
   tollgate suggest access.log --path /login --method POST --json")]
 pub(crate) struct SuggestArguments {
     /// The log: plain, gzip or zstd; - is standard input, which is read once, so that requests are not counted.
@@ -149,6 +153,8 @@ pub(crate) struct SuggestArguments {
     /// Writes the report as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) pictures: PictureArguments,
     #[command(flatten)]
     pub(crate) reading: ReadingArguments,
 }
@@ -174,6 +180,18 @@ impl FromStr for Identify {
             },
         }
     }
+}
+
+/// The pictures of a report.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Pictures")]
+pub(crate) struct PictureArguments {
+    /// Draws the charts of the report into this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Writes the report with its charts into this file: one page that opens in a browser without a network.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// The arguments of every verb that reads a log.

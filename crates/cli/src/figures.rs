@@ -178,6 +178,14 @@ pub(crate) fn about(time: Duration) -> String {
     }
 }
 
+/// The share in parts of a million. A share that is not nothing is never nothing.
+pub(crate) fn millionths(part: u64, whole: u64) -> u64 {
+    let share = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
+    u64::try_from(share)
+        .unwrap_or_default()
+        .max(u64::from(part > 0))
+}
+
 /// Bars of these heights, of the largest.
 pub(crate) fn sparkline(heights: &[u64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -191,12 +199,32 @@ pub(crate) fn sparkline(heights: &[u64]) -> String {
     bars.collect()
 }
 
+/// True for a character that a page or a terminal shows as itself. Others move the cursor, colour the text or turn its direction,
+/// and callers choose their names themselves.
+pub(crate) fn is_shown(character: char) -> bool {
+    let turns = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_break = matches!(character, '\u{2028}' | '\u{2029}');
+    let is_none = matches!(character, '\u{fffe}' | '\u{ffff}');
+    let is_control = character.is_control() && character != '\t';
+    !(is_control || turns || is_break || is_none)
+}
+
+/// A text of others for a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let shown = text.chars().map(|character| match is_shown(character) {
+        true => character,
+        false => char::REPLACEMENT_CHARACTER,
+    });
+    shown.collect()
+}
+
 /// Rows in columns as wide as they need to be.
 pub(crate) fn table<const N: usize>(
     names: [&str; N],
     rows: Vec<[String; N]>,
     lines: &mut Vec<String>,
 ) {
+    let rows = rows.into_iter().map(|row| row.map(|cell| shown(&cell)));
     let rows: Vec<_> = std::iter::once(names.map(str::to_owned))
         .chain(rows)
         .collect();

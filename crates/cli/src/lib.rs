@@ -31,6 +31,7 @@ mod install;
 mod limits;
 mod log;
 mod peer;
+mod picture;
 mod policy_words;
 mod recorder;
 mod redis;
@@ -39,6 +40,7 @@ mod report;
 mod secrets;
 mod simulate;
 mod suggest;
+mod timeline;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

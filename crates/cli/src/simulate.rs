@@ -1,9 +1,9 @@
 //! `tollgate simulate`: replays a log, and says which requests, callers and routes would be refused.
 
 mod json;
+mod pictures;
 mod tally;
 mod text;
-mod timeline;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,6 +13,7 @@ use self::tally::{Difference, Tally};
 use crate::arguments::SimulateArguments;
 use crate::failure::Failure;
 use crate::log::{Reading, read};
+use crate::picture;
 use crate::replay::{Decided, Replay};
 
 /// The outcome of a replay, to be written down.
@@ -66,6 +67,7 @@ pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
         against: other
             .map(|(replay, tally, difference)| (tally, replay.names().to_vec(), difference)),
     };
+    picture::write_asked(&asked.pictures, || pictures::page(asked, &simulation))?;
     Ok(match asked.json {
         true => json::report(asked, &simulation),
         false => text::report(asked, &simulation),

@@ -3,6 +3,7 @@
 mod callers;
 mod frontier;
 mod json;
+mod pictures;
 mod rates;
 mod text;
 mod trial;
@@ -15,6 +16,7 @@ use self::trial::Trial;
 use crate::arguments::{Identify, SuggestArguments};
 use crate::failure::Failure;
 use crate::log::{Entry, Reading, read};
+use crate::picture;
 
 /// The limits that a log suggests, and the facts that they come from.
 struct Suggestion {
@@ -83,6 +85,7 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
         choices,
         trial: trial.transpose()?,
     };
+    picture::write_asked(&asked.pictures, || pictures::page(asked, &suggestion))?;
     Ok(match asked.json {
         true => json::report(asked, &suggestion),
         false => text::report(asked, &suggestion),

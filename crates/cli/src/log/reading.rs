@@ -9,7 +9,7 @@ use super::lines::Lines;
 use super::parser::Parser;
 use super::{Entry, FieldNames, Format, Garbled, Parsed, source};
 use crate::failure::Failure;
-use crate::figures::{Share, duration};
+use crate::figures::{Share, duration, shown};
 
 /// The lines that are read before the share of garbled ones is judged.
 const BEFORE_JUDGING: u64 = 1_000;
@@ -146,7 +146,7 @@ fn judge(path: &Path, reading: &Reading, format: Format, most: Share) -> Result<
         reading.lines
     );
     for (number, reason, text) in &reading.samples {
-        message += &format!("\n  line {number}: {reason}: {text}");
+        message += &format!("\n  line {number}: {reason}: {}", shown(text));
     }
     Err(Failure::invalid(message))
 }

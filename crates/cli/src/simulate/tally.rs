@@ -7,9 +7,9 @@ use std::num::NonZeroU64;
 use foldhash::fast::RandomState;
 use tollgate::{Key, KeyKind};
 
-use super::timeline::Timeline;
 use crate::log::Entry;
 use crate::replay::{Decided, Replay};
+use crate::timeline::Timeline;
 
 /// The most routes that are counted by their name. The rest counts together.
 const MOST_ROUTES: usize = 10_000;
@@ -206,6 +206,14 @@ impl Tally {
         callers
             .map(|(policy, key, of)| (policy, words(key.as_ref()), of))
             .collect()
+    }
+
+    /// The refusals of each refused caller, most first.
+    pub(super) fn refusals(&self) -> Vec<u64> {
+        let callers = self.refused_callers.iter().flat_map(HashMap::values);
+        let mut refusals: Vec<_> = callers.map(|of| of.refused).collect();
+        refusals.sort_unstable_by(|one, other| other.cmp(one));
+        refusals
     }
 
     /// The routes of refused requests with the most refusals.

@@ -3,8 +3,7 @@
 use super::Simulation;
 use super::tally::Tally;
 use crate::arguments::SimulateArguments;
-use crate::figures::{duration, grouped, moment, percent, sparkline, table};
-use crate::log::Reading;
+use crate::figures::{duration, grouped, millionths, moment, percent, shown, sparkline, table};
 
 /// Columns of the picture over time.
 const COLUMNS: usize = 60;
@@ -15,11 +14,11 @@ const ROWS: usize = 10;
 /// The report.
 pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> String {
     let Simulation {
-        reading,
         tally,
         names,
         left_out,
         against,
+        ..
     } = simulation;
     let mut lines = vec![format!(
         "{} by {}",
@@ -49,7 +48,7 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         routes(tally, names, &mut lines);
         lines.push("\nthe first lines that are refused".to_owned());
         let samples = tally.samples.iter();
-        lines.extend(samples.map(|(number, line)| format!("  {number}: {line}")));
+        lines.extend(samples.map(|(number, line)| format!("  {number}: {}", shown(line))));
     }
     if let (Some((theirs, _, difference)), Some(path)) = (against, &asked.against) {
         lines.push(format!("\nagainst {}", path.display()));
@@ -69,7 +68,11 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
             &mut lines,
         );
     }
-    doubts(reading, tally, names, &mut lines);
+    let doubts = doubts(simulation);
+    if !doubts.is_empty() {
+        lines.push("\nabout the log".to_owned());
+        lines.extend(doubts.into_iter().map(|doubt| format!("  {doubt}")));
+    }
     lines.join("\n") + "\n"
 }
 
@@ -98,12 +101,9 @@ fn policies(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
 
 fn over_time(tally: &Tally, lines: &mut Vec<String>) {
     let (start_us, width_us, spans) = tally.timeline.columns(COLUMNS);
-    let shares = spans.iter().map(|span| {
-        let share = u128::from(span.refused) * 1_000_000 / u128::from(span.requests.max(1));
-        u64::try_from(share)
-            .unwrap_or_default()
-            .max(u64::from(span.refused > 0))
-    });
+    let shares = spans
+        .iter()
+        .map(|span| millionths(span.refused, span.requests));
     let shares: Vec<_> = shares.collect();
     let Some(highest) = (0..spans.len()).max_by_key(|place| (shares[*place], spans.len() - place))
     else {
@@ -158,7 +158,13 @@ fn routes(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
 }
 
 /// The facts that the log cannot tell, as far as they matter here.
-fn doubts(reading: &Reading, tally: &Tally, names: &[String], lines: &mut Vec<String>) {
+pub(super) fn doubts(simulation: &Simulation) -> Vec<String> {
+    let Simulation {
+        reading,
+        tally,
+        names,
+        ..
+    } = simulation;
     let mut doubts = Vec::new();
     for (name, of) in names.iter().zip(&tally.policies) {
         if of.unidentified > 0 && of.unidentified == of.covered {
@@ -215,11 +221,10 @@ fn doubts(reading: &Reading, tally: &Tally, names: &[String], lines: &mut Vec<St
         ));
         let samples = reading.samples.iter();
         doubts.extend(
-            samples.map(|(number, reason, text)| format!("  line {number}: {reason}: {text}")),
+            samples.map(|(number, reason, text)| {
+                format!("  line {number}: {reason}: {}", shown(text))
+            }),
         );
     }
-    if !doubts.is_empty() {
-        lines.push("\nabout the log".to_owned());
-        lines.extend(doubts.into_iter().map(|doubt| format!("  {doubt}")));
-    }
+    doubts
 }

@@ -2,10 +2,13 @@
 
 use super::Suggestion;
 use crate::arguments::{Identify, SuggestArguments};
-use crate::figures::{grouped, moment, percent, table};
+use crate::figures::{duration, grouped, millionths, moment, percent, sparkline, table};
 
 /// Fewer callers say little about others.
 const FEW: usize = 200;
+
+/// Columns of a picture over time.
+const COLUMNS: usize = 40;
 
 /// Callers in the table.
 const CALLERS: usize = 10;
@@ -32,7 +35,9 @@ pub(super) fn report(asked: &SuggestArguments, suggestion: &Suggestion) -> Strin
     frontier(suggestion, &mut lines);
     distribution(suggestion, &mut lines);
     callers(suggestion, &mut lines);
-    doubts(asked, suggestion, &mut lines);
+    lines.push("\nabout the log".to_owned());
+    let doubts = doubts(asked, suggestion).into_iter();
+    lines.extend(doubts.map(|doubt| format!("  {doubt}")));
     lines.join("\n") + "\n"
 }
 
@@ -68,6 +73,17 @@ fn choices(suggestion: &Suggestion, lines: &mut Vec<String>) {
                 grouped(refused),
                 percent(refused, suggestion.requests)
             ));
+            if refused > 0 {
+                let (_, width_us, spans) = trial.timelines[place].columns(COLUMNS);
+                let shares = spans.iter();
+                let shares = shares.map(|span| millionths(span.refused, span.requests));
+                let shares: Vec<_> = shares.collect();
+                lines.push(format!(
+                    "    refused share over time, {} a column: {}",
+                    duration(width_us),
+                    sparkline(&shares)
+                ));
+            }
         }
         if suggestion.reading.has_whole_seconds {
             let (least, most) = point.between;
@@ -150,12 +166,12 @@ fn callers(suggestion: &Suggestion, lines: &mut Vec<String>) {
 }
 
 /// The facts that the log cannot tell.
-fn doubts(asked: &SuggestArguments, suggestion: &Suggestion, lines: &mut Vec<String>) {
+pub(super) fn doubts(asked: &SuggestArguments, suggestion: &Suggestion) -> Vec<String> {
     let reading = &suggestion.reading;
-    lines.push("\nabout the log".to_owned());
+    let mut doubts = Vec::new();
     let of_found = suggestion.callers.len().div_ceil(2) as u64;
     let may_be_refused = asked.refuse.of(of_found);
-    let mut say = |words: String| lines.push(format!("  {words}"));
+    let mut say = |words: String| doubts.push(words);
     if suggestion.callers.len() < FEW {
         say(
             "There are few callers: what these need says little about what others will need."
@@ -199,4 +215,5 @@ fn doubts(asked: &SuggestArguments, suggestion: &Suggestion, lines: &mut Vec<Str
         "Many people may share an address: a caller with many programs is likely to be such."
             .to_owned(),
     );
+    doubts
 }

@@ -11,6 +11,7 @@ use super::callers::Identity;
 use super::frontier::Choice;
 use crate::failure::Failure;
 use crate::log::Entry;
+use crate::timeline::Timeline;
 
 /// Programs of one caller that are told apart.
 const MOST_AGENTS: usize = 16;
@@ -22,6 +23,8 @@ pub(super) struct Trial {
     names: Vec<&'static str>,
     /// Refused requests of each choice.
     pub(super) refused: Vec<u64>,
+    /// The same over time.
+    pub(super) timelines: Vec<Timeline>,
     /// Callers that were refused by any.
     callers: HashMap<Identity, HashSet<u64>, RandomState>,
 }
@@ -45,6 +48,7 @@ impl Trial {
             limiter: builder.build().map_err(Failure::invalid)?,
             clock,
             refused: vec![0; names.len()],
+            timelines: names.iter().map(|_| Timeline::default()).collect(),
             names,
             callers: HashMap::default(),
         })
@@ -54,11 +58,12 @@ impl Trial {
         self.clock.set(Timestamp::from_micros(entry.time_us));
         let key = identity.key();
         let mut is_refused = false;
-        for (name, refused) in self.names.iter().zip(&mut self.refused) {
-            if !ask(&self.limiter, name, key.clone())? {
-                *refused += 1;
-                is_refused = true;
-            }
+        let counts = self.refused.iter_mut().zip(&mut self.timelines);
+        for (name, (refused, timeline)) in self.names.iter().zip(counts) {
+            let passes = ask(&self.limiter, name, key.clone())?;
+            timeline.count(entry.time_us, !passes);
+            *refused += u64::from(!passes);
+            is_refused |= !passes;
         }
         if is_refused && let Some(agent) = entry.user_agent() {
             let agents = self.callers.entry(identity.clone()).or_default();

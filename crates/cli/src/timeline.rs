@@ -11,9 +11,9 @@ const WIDTHS_S: &[u64] = &[
 
 /// Requests and refusals of one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) requests: u64,
-    pub(super) refused: u64,
+pub(crate) struct Span {
+    pub(crate) requests: u64,
+    pub(crate) refused: u64,
 }
 
 impl Span {
@@ -25,7 +25,7 @@ impl Span {
 
 /// Requests and refusals over time.
 #[derive(Debug, Default)]
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     /// The beginning of the first span, a multiple of its width.
     start_us: u64,
     width_us: u64,
@@ -37,7 +37,7 @@ pub(super) struct Timeline {
 impl Timeline {
     /// Counts a request. Times do not step back.
     #[inline]
-    pub(super) fn count(&mut self, time_us: u64, is_refused: bool) {
+    pub(crate) fn count(&mut self, time_us: u64, is_refused: bool) {
         if time_us >= self.present_end_us {
             self.go_on(time_us);
         }
@@ -77,7 +77,7 @@ impl Timeline {
     }
 
     /// The beginning of the first span, the width of each, and all of them: as many as fit, in a width that people read.
-    pub(super) fn columns(&self, most: usize) -> (u64, u64, Vec<Span>) {
+    pub(crate) fn columns(&self, most: usize) -> (u64, u64, Vec<Span>) {
         let mut copy = Self {
             spans: self.spans.clone(),
             ..*self
