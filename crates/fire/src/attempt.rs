@@ -238,6 +238,25 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// A call of which a process makes nothing else than asking its backend.
+    #[must_use]
+    pub fn plain(asker: Asker, verb: Verb, sent_us: u64, heard_us: u64, outcome: Outcome) -> Self {
+        Self {
+            asker,
+            limiter: 0,
+            verb,
+            waits_at_most_us: None,
+            sent_us,
+            heard_us,
+            promised_us: None,
+            outcome,
+            fallback: None,
+            told: None,
+            left_us: None,
+            asking: None,
+        }
+    }
+
     /// This attempt with the answer that came at that time.
     #[must_use]
     pub fn heard(self, heard_us: u64, heard: AttemptAnswer) -> Self {

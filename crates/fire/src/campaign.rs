@@ -29,6 +29,7 @@ use crate::holder::Places;
 use crate::kept::keep;
 use crate::population::{Population, SHARED_CALLERS};
 use crate::stage::Stage;
+use crate::terms::Terms;
 use crate::wall::now_us;
 
 /// The deadline of each decision.
@@ -159,6 +160,7 @@ impl Campaign {
         let history = History {
             quotas: population.quotas().to_vec(),
             replacements: population.replacements().clone(),
+            others: population.others().clone(),
             attempts,
             homes,
             disturbances: run.disturbances,
@@ -169,6 +171,7 @@ impl Campaign {
             knocks: record.knocks,
             orders: record.orders,
             lines: record.lines,
+            replaced: record.replaced,
         };
         progress("checking");
         let has_clock = run.stage.has_clock() || self.topology != Topology::Single;
@@ -408,21 +411,11 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
                     manner: Manner::Probe,
                 }];
                 let (keys, sent_us) = (population.keys(&asked), now_us());
-                let answer = backend.decide(&population.charges(&asked, &keys)).await;
-                attempts.push(Attempt {
-                    asker: REFEREE,
-                    limiter: 0,
-                    verb: Verb::Decide(asked.to_vec()),
-                    waits_at_most_us: None,
-                    sent_us,
-                    heard_us: now_us(),
-                    promised_us: None,
-                    outcome: Outcome::of(&answer),
-                    fallback: None,
-                    told: None,
-                    left_us: None,
-                    asking: None,
-                });
+                let charges = population.charges(&asked, &keys);
+                let answer = backend.decide(&charges).await;
+                let outcome = Outcome::of(&answer).by(&Terms::of_charges(&charges));
+                let verb = Verb::Decide(asked.to_vec());
+                attempts.push(Attempt::plain(REFEREE, verb, sent_us, now_us(), outcome));
             }
         }
         Ok(attempts)

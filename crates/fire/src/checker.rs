@@ -20,6 +20,9 @@
 //!
 //! A caller that states how long it waits at most [waits no longer](deadline), and is refused only if its turn comes later.
 //!
+//! A bucket [that warms up](told), or whose quota is replaced by one of another rate, tells its state with each verdict, and core's
+//! rule gives the next. Each question is [by a quota that was in force](replaced).
+//!
 //! For each limiter of a process: [as many requests wait as its line has room for, and none once that is closed](lines).
 //!
 //! For each budget under which requests wait: [no request passes before its turn, and none overtakes](turns).
@@ -47,9 +50,11 @@ mod most;
 mod once;
 mod patience;
 mod places;
+mod replaced;
 mod rule;
 mod share;
 mod timeline;
+mod told;
 mod trial;
 mod turns;
 mod worst_case;
@@ -74,8 +79,11 @@ pub use self::once::OnceFindings;
 use self::once::check_once;
 pub(crate) use self::patience::Waits;
 use self::patience::belated;
+use self::replaced::InForce;
+pub use self::replaced::ReplacedFindings;
 use self::rule::Rule;
 use self::timeline::{Moment, Step, Timelines};
+pub use self::told::ToldFindings;
 use self::trial::{Course, Observation, Trial};
 pub use self::turns::TurnFindings;
 use crate::attempt::{Attempt, Budget, Fallback, Outcome};
@@ -123,6 +131,12 @@ pub struct Findings {
     pub grants: GrantFindings,
     /// The findings about requests that wait for their turn.
     pub turns: TurnFindings,
+    /// The findings about replaced quotas.
+    pub replaced: ReplacedFindings,
+    /// The findings about buckets that warm up.
+    pub warming: ToldFindings,
+    /// The findings about buckets whose rate is replaced.
+    pub rated: ToldFindings,
     /// The findings about the lines in which they wait.
     pub lines: LineFindings,
 }
@@ -164,6 +178,7 @@ pub fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
     let courses = Courses::of(history, &timelines);
     let waits = Waits::of(history);
+    let in_force = InForce::of(history);
     for (number, attempt) in history.attempts.iter().enumerate() {
         findings.count(attempt);
         let reasons = [
@@ -173,6 +188,7 @@ pub fn check(history: &History) -> Findings {
             belated(history, &waits, attempt),
             hasty(&timelines, attempt),
             impatient(history, attempt),
+            in_force.stale(attempt, &mut findings.replaced),
         ];
         let wrongs = reasons.into_iter().flatten().map(|what| Violation {
             attempt: number,
@@ -192,13 +208,23 @@ pub fn check(history: &History) -> Findings {
         if let Some(&quota) = history.quotas.get(budget.policy) {
             sort_seen(&mut seen);
             findings.days += days_begun(&quota, &seen);
-            let wrong = if quota.longest_wait().is_zero() {
-                let steps = timelines.of_budget(budget).steps();
-                judge_budget(&quota, &seen, course, &steps)
-            } else {
-                let replacements = history.replacements.get(&budget.policy);
-                let replacements = replacements.map_or(&[][..], Vec::as_slice);
+            let steps = timelines.of_budget(budget).steps();
+            let replacements = history.replacements.get(&budget.policy);
+            let replacements = replacements.map_or(&[][..], Vec::as_slice);
+            let wrong = if !quota.longest_wait().is_zero() {
                 findings.turns.judge(&quota, replacements, &seen, &course)
+            } else if !quota.warm_up_period().is_zero() {
+                let told = findings.warming.judge(&[Rule::of(quota)], &seen, &course);
+                let plain = Rule::of(without_warm_up(&quota));
+                let trial = Trial::new(&plain, &steps, course).one_sided();
+                told.into_iter().chain(first_wrong(trial, &seen)).collect()
+            } else if !replacements.is_empty() {
+                let quotas = [quota].into_iter().chain(replacements.iter().copied());
+                let rules: Vec<_> = quotas.map(Rule::of).collect();
+                let told = findings.rated.judge(&rules, &seen, &course);
+                told.into_iter().collect()
+            } else {
+                judge_budget(&quota, &seen, course, &steps)
             };
             findings
                 .wrong
@@ -247,16 +273,27 @@ fn judge_budget(
 ) -> Vec<(usize, String)> {
     let exceeded = worst_case::exceeded(quota, seen, &course);
     let rule = Rule::of(*quota);
-    let mut trial = Trial::new(&rule, steps, course);
-    let impossible = seen.iter().find_map(|(moment, number, seen)| {
-        let why = trial.see(*moment, seen).err()?;
-        Some((*number, why))
-    });
+    let impossible = first_wrong(Trial::new(&rule, steps, course), seen);
     let last = seen.last().map_or(0, |(_, number, _)| *number);
     impossible
         .into_iter()
         .chain(exceeded.map(|what| (last, what)))
         .collect()
+}
+
+fn first_wrong(
+    mut trial: Trial<'_>,
+    seen: &[(Moment, usize, Observation)],
+) -> Option<(usize, String)> {
+    seen.iter().find_map(|(moment, number, seen)| {
+        let why = trial.see(*moment, seen).err()?;
+        Some((*number, why))
+    })
+}
+
+/// The same bucket, warm for ever: nothing passes that it would not let through.
+fn without_warm_up(quota: &Quota) -> Quota {
+    Quota::new(quota.limit(), quota.period()).burst(quota.capacity())
 }
 
 impl Findings {

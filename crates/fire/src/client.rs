@@ -363,11 +363,11 @@ impl Client {
             let said = verb.asked().iter().zip(&decided.verdicts);
             let said = said.filter(|(_, said)| said.taken > 0);
             let budgets = said.map(|(asked, said)| (asked.budget, *said));
-            taken.extend(
-                budgets
-                    .zip(receipts)
-                    .map(|((budget, said), it)| (budget, said, it)),
-            );
+            let population = self.entrance.population();
+            taken.extend(budgets.zip(receipts).map(|((budget, said), it)| {
+                let budget = population.budget_by(budget, it.quota());
+                (budget, said, it)
+            }));
         }
         Ok((heard.outcome, taken))
     }
@@ -431,19 +431,12 @@ impl Client {
         waits_at_most_us: Option<u64>,
     ) -> std::io::Result<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let unheard = Outcome::Unknown(String::new());
         let attempt = Attempt {
-            asker: self.asker,
             limiter,
-            verb,
             waits_at_most_us,
-            sent_us: now_us(),
-            heard_us: 0,
             promised_us,
-            outcome: Outcome::Unknown(String::new()),
-            fallback: None,
-            told: None,
-            left_us: None,
-            asking: None,
+            ..Attempt::plain(self.asker, verb, now_us(), 0, unheard)
         };
         say(&Line::Ask(number, attempt))?;
         Ok(number)

@@ -10,7 +10,8 @@ use crate::order::Identified;
 use crate::population::{CALLER, COST, ONE_IN, Population, WAITS_AT_MOST, number_in};
 
 impl Population {
-    /// These policies as a user configures them, each for requests that name a caller for it. Each process has its share.
+    /// These policies as a user configures them, each for requests that name a caller for it. Each process has its share of all
+    /// but the one whose rate is replaced.
     pub(crate) fn limiter(
         &self,
         backend: impl Backend,
@@ -30,11 +31,16 @@ impl Population {
             Some(Flaw::WholeShare) => Share::WHOLE,
             _ => Share::one_in(ONE_IN),
         };
-        let policies = (0..self.quotas().len()).map(|number| {
+        let policies = self.asked().into_iter().map(|number| {
             let quota = self.quota(number, version);
             let (caller, cost) = (format!("{CALLER}{number}"), format!("{COST}{number}"));
             let is_named = caller.clone();
             let population = self.clone();
+            let on_failure = match self.is_rated(number) {
+                // A share would be one of each quota.
+                true => OnFailure::Deny,
+                false => OnFailure::Local(share),
+            };
             Policy::new(&Self::name(number), quota)
                 .when(move |request| request.headers().contains_key(&is_named))
                 .key(key::from_fn(move |request: &RequestView<'_>| {
@@ -43,7 +49,7 @@ impl Population {
                         .map(|caller| population.key(caller))
                 }))
                 .cost_by(move |request| number_in(request, &cost).unwrap_or(1))
-                .on_failure(OnFailure::Local(share))
+                .on_failure(on_failure)
         });
         Ok(policies.chain([Identified::policy(self)?]).collect())
     }

@@ -15,6 +15,7 @@ use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
 use crate::order::Order;
+use crate::replacement::Replacement;
 use crate::wall::now_us;
 
 /// The word that makes this program a client; its orders follow.
@@ -42,6 +43,7 @@ pub(crate) struct Record {
     pub(crate) knocks: Vec<Knock>,
     pub(crate) orders: Vec<Order>,
     pub(crate) lines: Vec<WaitingLine>,
+    pub(crate) replaced: Vec<Replacement>,
     /// The figures of the clients that ended by themselves.
     pub(crate) figures: Vec<HolderFigures>,
     /// The defects of the client itself.
@@ -115,6 +117,7 @@ impl Crew {
                     all.knocks.extend(record.knocks);
                     all.orders.extend(record.orders);
                     all.lines.extend(record.lines);
+                    all.replaced.extend(record.replaced);
                     all.figures.extend(record.figures);
                 }
                 Err(_panic) => all.wrongs.push("a record was not kept".to_owned()),
@@ -158,6 +161,7 @@ fn record(process: u32, output: impl Read) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
     let (mut holds, mut knocks) = (HashMap::new(), HashMap::new());
     let (mut orders, mut lines) = (HashMap::new(), HashMap::new());
+    let mut replaced = HashMap::new();
     for line in BufReader::new(output)
         .lines()
         .map_while(std::io::Result::ok)
@@ -184,6 +188,9 @@ fn record(process: u32, output: impl Read) -> Record {
             Ok(Line::Waiting(line)) => {
                 lines.insert(line.limiter, line);
             }
+            Ok(Line::Replaced(one)) => {
+                replaced.insert(one.from_us, one);
+            }
             Ok(Line::End(figures)) => record.figures.push(figures),
             Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
                 process,
@@ -203,6 +210,7 @@ fn record(process: u32, output: impl Read) -> Record {
         .holds
         .extend(holds.map(|hold| hold.ends_with_its_process(ended_us)));
     record.lines.extend(lines.into_values());
+    record.replaced.extend(replaced.into_values());
     let orders = orders.into_values();
     record
         .orders

@@ -37,7 +37,7 @@ pub(crate) struct Entrance {
     population: Population,
     flaw: Option<Flaw>,
     way: Way,
-    /// The version of the quotas by which the backend itself is asked.
+    /// The version of the quotas.
     version: AtomicUsize,
 }
 
@@ -74,12 +74,13 @@ impl Entrance {
         })
     }
 
-    /// Replaces the quotas by some version of theirs.
-    pub(crate) fn replace_quotas(&self, rng: &mut Rng) -> Result<()> {
-        let instance = self.instance();
-        let version = Population::any_version(rng, instance.is_some());
+    /// Replaces the quotas of this limiter, or those by which the backend itself is asked, by this version of theirs.
+    pub(crate) fn replace_quotas(&self, instance: Option<&Instance>, version: usize) -> Result<()> {
+        if self.flaw == Some(Flaw::KeepsQuotas) {
+            return Ok(());
+        }
+        self.version.store(version, Ordering::Relaxed);
         let Some(instance) = instance else {
-            self.version.store(version, Ordering::Relaxed);
             return Ok(());
         };
         let policies = self.population.policies(version, self.flaw)?;
@@ -100,6 +101,8 @@ impl Entrance {
     /// From now on this limiter is asked. The one before lets those that wait go on.
     pub(crate) fn enter(&self, instance: Instance) {
         if let Some(present) = self.present() {
+            // A new limiter begins with the quotas of the seed.
+            self.version.store(0, Ordering::Relaxed);
             *lock(present) = instance;
         }
     }
@@ -187,7 +190,9 @@ impl Entrance {
         let quotas: Vec<_> = quotas.collect();
         let keys = self.population.keys(asked);
         let mut charges = self.population.charges(asked, &keys);
-        for (charge, quota) in charges.iter_mut().zip(&quotas) {
+        for ((charge, quota), asked) in charges.iter_mut().zip(&quotas).zip(asked) {
+            let budget = self.population.budget_by(asked.budget, quota);
+            charge.scope = self.population.scope(budget.policy);
             charge.quota = quota;
         }
         let answer = match verb.at_least() {
@@ -296,7 +301,11 @@ impl Entrance {
             (Flaw::FreshShare, Way::Limiter(instance)) if is_decided => {
                 let backend = ObservedBackend::of(&self.backend, None);
                 let mut present = lock(instance);
-                if let Ok(fresh) = present.fresh(&self.population, backend) {
+                let version = self.version.load(Ordering::Relaxed);
+                if let Ok(fresh) = present.fresh(&self.population, backend)
+                    && let Ok(policies) = self.population.policies(version, None)
+                    && fresh.replace(policies).is_ok()
+                {
                     present.limiter = fresh;
                 }
             }

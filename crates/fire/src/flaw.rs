@@ -32,11 +32,13 @@ pub enum Flaw {
     IdsOfAnyCost,
     /// No id of its requests comes again.
     IdsOnce,
+    /// It goes on by the quotas that it says it has replaced.
+    KeepsQuotas,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
@@ -50,6 +52,7 @@ impl Flaw {
         Self::IdsOfAnyCaller,
         Self::IdsOfAnyCost,
         Self::IdsOnce,
+        Self::KeepsQuotas,
     ];
 
     /// True if it shows while requests wait, in a run without faults.
@@ -84,6 +87,7 @@ impl Flaw {
             Self::IdsOfAnyCaller => "ids-of-any-caller",
             Self::IdsOfAnyCost => "ids-of-any-cost",
             Self::IdsOnce => "ids-once",
+            Self::KeepsQuotas => "keeps-quotas",
         }
     }
 }

@@ -88,6 +88,12 @@ pub enum Forgery {
     OnceTakes,
     /// An id whose charge is given back stays remembered.
     OnceKept,
+    /// A cold budget costs no more than a warm one.
+    NeverCold,
+    /// Idle time comes to the store twice.
+    ColdTooSoon,
+    /// A state that a quota of another rate has left ahead counts as empty.
+    ReplacedAnew,
     /// One more is taken than was granted.
     GrantOneMore,
     /// One fewer is taken than was granted.
@@ -98,7 +104,7 @@ pub enum Forgery {
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 47] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -140,6 +146,9 @@ impl Forgery {
         Self::OnceShort,
         Self::OnceTakes,
         Self::OnceKept,
+        Self::NeverCold,
+        Self::ColdTooSoon,
+        Self::ReplacedAnew,
         Self::GrantOneMore,
         Self::GrantOneFewer,
         Self::GrantBelowLeast,
@@ -205,6 +214,9 @@ impl Forgery {
             Self::OnceShort => "once-short",
             Self::OnceTakes => "once-takes",
             Self::OnceKept => "once-kept",
+            Self::NeverCold => "never-cold",
+            Self::ColdTooSoon => "cold-too-soon",
+            Self::ReplacedAnew => "replaced-anew",
             Self::GrantOneMore => "grant-one-more",
             Self::GrantOneFewer => "grant-one-fewer",
             Self::GrantBelowLeast => "grant-below-least",
@@ -334,6 +346,26 @@ impl Forgery {
                 "charge.cost > 0 and at >= state.since and state.ends > 0",
                 "false",
             )],
+            Self::NeverCold => vec![(
+                "return surcharge(quota, before) - surcharge(quota, after), after",
+                "return 0, after",
+            )],
+            Self::ColdTooSoon => vec![(
+                "state.cold, state.ticks = now + us + floor(ticks / TICKS), ticks % TICKS",
+                "state.cold, state.ticks = now + us + floor(ticks / TICKS / 2), 0",
+            )],
+            // The shortest path and the longest one.
+            Self::ReplacedAnew => vec![
+                (
+                    "local to = (at < now and now or at) + us",
+                    "local to = ((at < now or of ~= tag) and now or at) + us",
+                ),
+                (
+                    "local function stands(state, quota)",
+                    "local function stands(state, quota) \
+                     if state.tag ~= quota.tag and state.at > now then return now, 0 end",
+                ),
+            ],
             Self::GrantOneMore => vec![
                 (units, "units = 1 + (left - left % us) / us"),
                 (units, "units = 1 + (left - left % us) / us"),

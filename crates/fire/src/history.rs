@@ -10,6 +10,7 @@ use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
 use crate::order::Order;
+use crate::replacement::Replacement;
 
 /// The input of the checker.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -17,9 +18,12 @@ pub struct History {
     /// The quota of each policy. They are not recorded: they follow from the seed.
     #[serde(skip)]
     pub quotas: Vec<Quota>,
-    /// The quotas that replace a policy's now and then, with its rate. They are not recorded either.
+    /// The quotas that replace a policy's now and then, the others of its versions. They are not recorded either.
     #[serde(skip)]
     pub replacements: BTreeMap<usize, Vec<Quota>>,
+    /// The number of the budgets of each policy while it has a quota of another algorithm. Nor are these.
+    #[serde(skip)]
+    pub others: BTreeMap<usize, usize>,
     /// The attempts, in any order.
     pub attempts: Vec<Attempt>,
     /// The disturbances, in the order in which they began.
@@ -45,6 +49,9 @@ pub struct History {
     /// The lines of all limiters. A limiter of a history without them has room for all that wait.
     #[serde(default)]
     pub lines: Vec<WaitingLine>,
+    /// The times at which quotas were replaced. A history without them says nothing of these times.
+    #[serde(default)]
+    pub replaced: Vec<Replacement>,
 }
 
 /// A process got no processor, between two points in time.

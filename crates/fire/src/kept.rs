@@ -35,6 +35,7 @@ pub fn check_again(path: &Path) -> Result<Findings> {
     let population = Population::of(seed);
     history.quotas = population.quotas().to_vec();
     history.replacements = population.replacements().clone();
+    history.others = population.others().clone();
     Ok(check(&history))
 }
 
@@ -48,23 +49,12 @@ mod tests {
     #[test]
     fn a_history_that_was_kept_is_judged_as_it_was() {
         let seed = 7;
-        let attempt = Attempt {
-            asker: Asker::default(),
-            limiter: 0,
-            verb: Verb::Reset(Budget {
-                policy: 0,
-                caller: 1,
-            }),
-            waits_at_most_us: None,
-            sent_us: 1,
-            heard_us: 1_000,
-            promised_us: None,
-            outcome: Outcome::Reset,
-            fallback: None,
-            told: None,
-            left_us: None,
-            asking: None,
+        let budget = Budget {
+            policy: 0,
+            caller: 1,
         };
+        let (asker, verb) = (Asker::default(), Verb::Reset(budget));
+        let attempt = Attempt::plain(asker, verb, 1, 1_000, Outcome::Reset);
         let history = History {
             attempts: vec![attempt],
             // Far too late.

@@ -36,6 +36,7 @@ mod observed;
 mod order;
 mod patience;
 mod population;
+mod replacement;
 mod result;
 mod soak;
 mod stage;
@@ -48,8 +49,8 @@ pub use attempt::{
 };
 pub use campaign::{Campaign, DEADLINE, Report};
 pub use checker::{
-    BanFindings, Findings, GrantFindings, HeldFindings, LineFindings, OnceFindings, TurnFindings,
-    Violation, check,
+    BanFindings, Findings, GrantFindings, HeldFindings, LineFindings, OnceFindings,
+    ReplacedFindings, ToldFindings, TurnFindings, Violation, check,
 };
 pub use clock::Clockwork;
 pub use crew::CLIENT;
@@ -63,6 +64,7 @@ pub use kept::check_again;
 pub use knock::{Guarded, Knock};
 pub use order::{Identified, Order, OrderName};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
+pub use replacement::Replacement;
 pub use result::Result;
 pub use soak::{Held, Soak, SoakReport};
 pub use terms::Terms;

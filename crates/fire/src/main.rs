@@ -229,13 +229,13 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | days begun | held | of that without a loss | found none free | of that judged | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | owed a place | found no room | refused when closed | found it closed | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | granted whole | in part | nothing | unknown | ids charged | charged again | replayed | of another process | after no answer | given back | charged after that | judged strictly | in doubt | wrong | slowest answer | of that no processor | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | days begun | held | of that without a loss | found none free | of that judged | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | owed a place | found no room | refused when closed | found it closed | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | granted whole | in part | nothing | unknown | ids charged | charged again | replayed | of another process | after no answer | given back | charged after that | judged strictly | in doubt | while cold | judged strictly | within bounds | in doubt | by a replaced quota | by another algorithm | judged strictly | within bounds | in doubt | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("{}|", "| --- ".repeat(56));
+    println!("{}|", "| --- ".repeat(65));
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -288,6 +288,15 @@ fn print(reports: &[Report]) {
             found.once.after_returned,
             found.once.strict,
             found.once.in_doubt,
+            found.warming.cold,
+            found.warming.strict,
+            found.warming.within,
+            found.warming.in_doubt,
+            found.replaced.by_another,
+            found.replaced.by_another_algorithm,
+            found.rated.strict,
+            found.rated.within,
+            found.rated.in_doubt,
             report.wrongs().len(),
             report.slowest.as_millis(),
             report.kept.as_millis(),

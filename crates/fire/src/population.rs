@@ -24,6 +24,9 @@ const REPLACED: usize = 2;
 /// The number of policies that are refilled in intervals.
 const REFILLED: usize = 2;
 
+/// The number of policies that warm up.
+const WARMING: usize = 2;
+
 /// The zones of the policy whose windows are days.
 const ZONES: [&str; 6] = [
     "UTC",
@@ -37,6 +40,10 @@ const ZONES: [&str; 6] = [
 /// The number of versions of a quota that is replaced by another wait, and of one that is replaced by another burst too.
 const OTHER_WAIT: usize = 2;
 const OTHER_BURST: usize = 3;
+
+/// The number of versions of the quota that is replaced by others of another rate, of another rate and burst, and of another
+/// algorithm.
+const OTHER_RATE: usize = 4;
 
 /// The start of the header that names the caller under a policy. The policy's number follows, here and below.
 pub(crate) const CALLER: &str = "x-fire-caller-";
@@ -57,13 +64,16 @@ pub struct Population {
     scopes: Vec<Scope>,
     /// The later versions of some quotas.
     replacements: BTreeMap<usize, Vec<Quota>>,
+    /// See [`others`](Self::others).
+    others: BTreeMap<usize, usize>,
     /// A mark in the names of one run, which sets them apart from another run's on one server.
     run: u64,
 }
 
 impl Population {
-    /// The policies of this seed: two of each algorithm, one of days, some under which requests wait for their turn, and one that
-    /// hardly refills during a run, so that a wrong count stays visible.
+    /// The policies of this seed: two of each algorithm, one of days, two that warm up, some under which requests wait for their
+    /// turn, one whose rate, burst and algorithm are replaced, and one that hardly refills during a run, so that a wrong count
+    /// stays visible.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -75,8 +85,17 @@ impl Population {
         quotas.extend((0..REFILLED).map(|_| refilled_quota(&mut refills)));
         let mut days = Rng::with_seed(seed.rotate_left(16));
         quotas.push(quota_of_days(&mut days));
+        let mut others = Rng::with_seed(seed.rotate_left(48));
+        quotas.extend((0..WARMING).map(|_| warming_quota(&mut others)));
+        let rated = quotas.len();
+        let [of_first_rate, later @ .., of_other_algorithm] = replaced_quotas(&mut others);
+        quotas.extend([of_first_rate, of_other_algorithm]);
         quotas.push(Quota::per_day(50_000));
         let mut population = Self::with(seed, quotas);
+        let versions = later.into_iter().chain([of_other_algorithm]);
+        population.replacements.insert(rated, versions.collect());
+        population.others.insert(rated, rated + 1);
+        population.scopes[rated + 1] = Scope::of(&Self::name(rated), 0, &of_other_algorithm);
         // Likewise.
         let mut rng = Rng::with_seed(!seed);
         for policy in first..first + REPLACED {
@@ -112,6 +131,7 @@ impl Population {
             quotas,
             scopes,
             replacements: BTreeMap::new(),
+            others: BTreeMap::new(),
             run,
         }
     }
@@ -128,6 +148,25 @@ impl Population {
         &self.replacements
     }
 
+    /// The number of the budgets of each policy while it has a quota of another algorithm: these have states of their own. No
+    /// caller asks by that number.
+    #[must_use]
+    pub fn others(&self) -> &BTreeMap<usize, usize> {
+        &self.others
+    }
+
+    /// The policies that callers ask for.
+    pub(crate) fn asked(&self) -> Vec<usize> {
+        let is_other = |policy: &usize| self.others.values().any(|other| other == policy);
+        let all = 0..self.quotas.len();
+        all.filter(|policy| !is_other(policy)).collect()
+    }
+
+    /// Says whether a policy's quota is replaced by others of another rate and algorithm. No process has a share of it.
+    pub(crate) fn is_rated(&self, policy: usize) -> bool {
+        self.others.contains_key(&policy)
+    }
+
     /// Says whether a policy's quota is replaced now and then.
     pub(crate) fn is_replaced(&self, policy: usize) -> bool {
         self.replacements.contains_key(&policy)
@@ -139,9 +178,15 @@ impl Population {
         rng.usize(0..if has_limiter { OTHER_WAIT } else { OTHER_BURST })
     }
 
+    /// A version of all quotas, among which are those of another rate and algorithm.
+    pub(crate) fn any_version_and_rate(rng: &mut Rng, has_limiter: bool) -> usize {
+        Self::any_version(rng, has_limiter) + OTHER_BURST * rng.usize(0..OTHER_RATE)
+    }
+
     /// The quota of a policy in a version: the policy's own unless that is replaced.
     #[must_use]
     pub fn quota(&self, policy: usize, version: usize) -> Quota {
+        let version = part_of_version(self.is_rated(policy), version);
         let replaced = self.replacements.get(&policy);
         let replaced = replaced.and_then(|later| later.get(version.checked_sub(1)?));
         replaced.copied().unwrap_or(self.quotas[policy])
@@ -180,7 +225,7 @@ impl Population {
     /// A question of a caller that is alone, so that it is soon denied and can check that a retry passes as promised.
     #[must_use]
     pub fn ask_much(&self, rng: &mut Rng, caller: u32) -> Vec<AskedCharge> {
-        let policy = rng.usize(0..self.quotas.len());
+        let policy = rng.choice(self.asked()).unwrap_or_default();
         let capacity = self.quotas[policy].capacity();
         vec![AskedCharge {
             budget: Budget { policy, caller },
@@ -193,7 +238,7 @@ impl Population {
     /// enforced, and costs that are mostly 1.
     #[must_use]
     pub fn ask(&self, rng: &mut Rng, caller: u32) -> Vec<AskedCharge> {
-        let mut policies: Vec<usize> = (0..self.quotas.len()).collect();
+        let mut policies = self.asked();
         rng.shuffle(&mut policies);
         policies.truncate(rng.choice([1, 1, 1, 2, 3]).unwrap_or(1));
         let is_shared = policies.len() > 1 && rng.bool();
@@ -279,6 +324,17 @@ impl Population {
         self.scopes[policy]
     }
 
+    /// The budget whose state a quota counts in: a bucket and a window of one policy have two.
+    #[must_use]
+    pub fn budget_by(&self, budget: Budget, quota: &Quota) -> Budget {
+        let other = self.others.get(&budget.policy);
+        let other = other.filter(|_| quota.algorithm() != Algorithm::Gcra);
+        Budget {
+            policy: other.copied().unwrap_or(budget.policy),
+            ..budget
+        }
+    }
+
     /// The callers of these charges.
     #[must_use]
     pub fn keys(&self, asked: &[AskedCharge]) -> Vec<Key> {
@@ -307,6 +363,15 @@ pub(crate) fn calendar_of(quota: &Quota) -> Option<Calendar> {
     match quota.algorithm() {
         Algorithm::Calendar(calendar) => Some(calendar),
         _ => None,
+    }
+}
+
+/// The part of a version that concerns a policy whose rate is replaced, or another one.
+pub(crate) fn part_of_version(is_rated: bool, version: usize) -> usize {
+    if is_rated {
+        version / OTHER_BURST
+    } else {
+        version % OTHER_BURST
     }
 }
 
@@ -346,6 +411,32 @@ fn refilled_quota(rng: &mut Rng) -> Quota {
 fn quota_of_days(rng: &mut Rng) -> Quota {
     let zone = rng.choice(ZONES).unwrap_or_default();
     Quota::per_calendar(rng.u64(40..=120), Calendar::day(Zone::named(zone)))
+}
+
+/// A bucket that a few clients keep warm, and that grows cold in a pause.
+fn warming_quota(rng: &mut Rng) -> Quota {
+    let limit = rng.u64(10..=40);
+    let warm_up = Duration::from_millis(rng.u64(400..=3_000));
+    let quota = Quota::per_second(limit).burst(rng.u64(1..=20));
+    let factor = rng.choice([2, 3, 5]).unwrap_or(3);
+    quota.warm_up(warm_up).cold_factor(factor)
+}
+
+/// A bucket, and its replacements: one of another rate, one of another rate and burst, and a window or a log.
+fn replaced_quotas(rng: &mut Rng) -> [Quota; OTHER_RATE] {
+    let mut bucket = || {
+        let (limit, burst) = (rng.u64(5..=40), rng.u64(1..=40));
+        (limit, burst)
+    };
+    let [(limit, burst), (other_limit, _), (third_limit, other_burst)] =
+        [bucket(), bucket(), bucket()];
+    let [first, other_rate, third] = [
+        Quota::per_second(limit).burst(burst),
+        Quota::per_second(other_limit).burst(burst),
+        Quota::per_second(third_limit).burst(other_burst),
+    ];
+    let kind = rng.usize(1..5);
+    [first, other_rate, third, quota(rng, kind)]
 }
 
 /// A bucket whose requests wait for their turn, with a rate that a few clients exceed.

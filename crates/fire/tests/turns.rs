@@ -358,6 +358,15 @@ fn a_refusal_while_there_is_room_in_the_line_is_caught() {
     story.is_wrong("the line ends");
 }
 
+/// The terms of the quota, with a wait of a caller's own.
+fn waiting(wait_us: u64) -> Terms {
+    let quota = Quota::per_second(10).burst(1);
+    Terms {
+        wait_us,
+        ..Terms::of(&quota)
+    }
+}
+
 #[test]
 fn a_request_that_waits_for_longer_than_its_caller_states_is_caught() {
     // given callers of whom the third states less than its wait, and the fourth more
@@ -378,16 +387,13 @@ fn a_request_that_waits_for_longer_than_its_caller_states_is_caught() {
     let mut story = story;
     let wait_us = story.decided(waits).verdicts[0].wait_us;
     story.history.attempts[waits].waits_at_most_us = Some(wait_us);
-    story.decided(waits).verdicts[0].terms = Some(Terms { burst: 1, wait_us });
+    story.decided(waits).verdicts[0].terms = Some(waiting(wait_us));
     story.is_possible();
     story.history.attempts[waits].waits_at_most_us = Some(wait_us - 1);
     story.is_wrong("its caller for");
 
     // or the backend was told less, and lets it wait all the same
-    story.decided(waits).verdicts[0].terms = Some(Terms {
-        burst: 1,
-        wait_us: wait_us - 1,
-    });
+    story.decided(waits).verdicts[0].terms = Some(waiting(wait_us - 1));
     story.is_wrong("a wait of");
 }
 
@@ -402,10 +408,7 @@ fn a_refusal_of_a_request_whose_caller_waits_for_long_enough_is_caught() {
     for more_us in [1, retry_after_us] {
         let most_us = 2 * INTERVAL_US + more_us;
         story.history.attempts[refused].waits_at_most_us = Some(most_us);
-        story.decided(refused).verdicts[0].terms = Some(Terms {
-            burst: 1,
-            wait_us: most_us,
-        });
+        story.decided(refused).verdicts[0].terms = Some(waiting(most_us));
         story.is_wrong("retry after");
     }
 }

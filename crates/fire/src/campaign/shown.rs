@@ -6,7 +6,13 @@ use crate::checker::Findings;
 /// set.
 pub(super) fn missing(found: &Findings, is_long: bool, has_clock: bool) -> Vec<String> {
     let (once, lines) = (&found.once, &found.lines);
-    let in_any = [(once.replayed, "no id was replayed")];
+    let in_any = [
+        (once.replayed, "no id was replayed"),
+        (
+            found.replaced.by_another,
+            "no charge was decided by a quota in place of another",
+        ),
+    ];
     let in_a_long_one = [
         (once.charged_again, "no id was sent after its replays"),
         (once.from_another, "no id was sent by two processes"),
@@ -24,6 +30,13 @@ pub(super) fn missing(found: &Findings, is_long: bool, has_clock: bool) -> Vec<S
             if has_clock { found.days } else { 1 },
             "no day ended under a quota of days",
         ),
+        (
+            found.replaced.by_another_algorithm,
+            "no charge was decided by another algorithm in place of a bucket",
+        ),
+        (found.warming.cold, "no budget was cold"),
+        (found.warming.strict, "no budget that warms up was judged"),
+        (found.rated.strict, "no budget of another rate was judged"),
         (lines.full, "no line was full"),
         (lines.stopped, "no request waited in a line that was closed"),
         (lines.closed, "no request found a closed line"),

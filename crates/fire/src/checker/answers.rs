@@ -43,6 +43,10 @@ fn misruled(history: &History, asked: &[AskedCharge], attempt: &Attempt) -> Opti
         return Some("the backend had decided, and the rule for its failure acted".to_owned());
     }
     let is_too_dear = asked.iter().any(|asked| {
+        // No process has a share of it.
+        if history.others.contains_key(&asked.budget.policy) {
+            return true;
+        }
         let whole = history.quotas.get(asked.budget.policy);
         // A share may grant less than the budget would.
         let cost = attempt.verb.at_least().unwrap_or(asked.cost);

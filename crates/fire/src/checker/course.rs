@@ -103,8 +103,9 @@ impl Reader<'_> {
                 {
                     let charges = asked.iter().zip(&decided.verdicts);
                     for (charge, &said) in charges.filter(|(_, said)| said.taken > 0) {
-                        let credit = self.credit(attempt, left_us, charge.budget, said, said.taken);
-                        courses.course(charge.budget).credits.push(credit);
+                        let budget = self.told_budget(charge.budget, &said);
+                        let credit = self.credit(attempt, left_us, budget, said, said.taken);
+                        courses.course(budget).credits.push(credit);
                     }
                 }
                 for (position, charge) in asked.iter().enumerate() {
@@ -112,17 +113,18 @@ impl Reader<'_> {
                     if !before.any(|before| before.is_one_with(charge))
                         && let Some((moment, seen)) = self.seen(attempt, position, charge)
                     {
-                        let (all, _) = courses.0.entry(charge.budget).or_default();
+                        let budget = self.told_budget(charge.budget, &seen.said);
+                        let (all, _) = courses.0.entry(budget).or_default();
                         all.push((moment, number, seen));
                     }
                     let doubt = Doubt {
                         n: self.doubtful(attempt, position, charge),
                         is_debit: false,
                     };
-                    let course = courses.course(charge.budget);
-                    course
-                        .unsure
-                        .extend(self.unsure(attempt, charge.budget, doubt));
+                    for budget in self.possible_budgets(attempt, position, charge.budget) {
+                        let unsure = self.unsure(attempt, budget, doubt);
+                        courses.course(budget).unsure.extend(unsure);
+                    }
                 }
             }
             &Verb::Credit(budget, said, n) => {
@@ -132,7 +134,10 @@ impl Reader<'_> {
             &Verb::Debit(budget, n) => {
                 let doubt = Doubt { n, is_debit: true };
                 let course = courses.course(budget);
-                let unsure = self.unsure(attempt, budget, doubt);
+                let mut unsure = self.unsure(attempt, budget, doubt);
+                for debit in &mut unsure {
+                    debit.done_by = self.returned_by(attempt, attempt.sent_us, budget);
+                }
                 if self.is_certain(attempt) {
                     course.debits.extend(unsure.clone());
                 }
@@ -154,6 +159,31 @@ impl Reader<'_> {
         }
     }
 
+    /// The budget that a verdict is about: a bucket, or the window that has replaced it.
+    fn told_budget(&self, budget: Budget, said: &VerdictRecord) -> Budget {
+        let is_bucket = said.terms.is_none_or(|terms| terms.is_bucket);
+        let other = self.history.others.get(&budget.policy);
+        let other = other.filter(|_| !is_bucket);
+        Budget {
+            policy: other.copied().unwrap_or(budget.policy),
+            ..budget
+        }
+    }
+
+    /// The budgets that a charge may have been taken from: both, if no verdict tells its quota.
+    fn possible_budgets(&self, attempt: &Attempt, position: usize, budget: Budget) -> Vec<Budget> {
+        let said = match &attempt.outcome {
+            Outcome::Decided(decided) => decided.verdicts.get(position),
+            _ => None,
+        };
+        if let Some(said) = said {
+            return vec![self.told_budget(budget, said)];
+        }
+        let other = self.history.others.get(&budget.policy);
+        let other = other.map(|&policy| Budget { policy, ..budget });
+        [budget].into_iter().chain(other).collect()
+    }
+
     /// The verdict on a charge, with all others that count as one with it, if there is one and its time is known.
     fn seen(
         &self,
@@ -168,10 +198,13 @@ impl Reader<'_> {
         let moment = self.moment(attempt, asked.budget, &first)?;
         let charges = attempt.verb.asked().iter().zip(&decided.verdicts);
         let same = charges.filter(|(other, _)| other.is_one_with(asked));
-        let (cost, taken) = same.fold((0, 0), |(cost, taken), (asked, said)| {
-            (cost + decided_cost(attempt, asked), taken + said.taken)
-        });
-        let said = VerdictRecord { taken, ..first };
+        let (mut cost, mut said) = (0, VerdictRecord { taken: 0, ..first });
+        for (asked, one) in same {
+            cost += decided_cost(attempt, asked);
+            said.taken += one.taken;
+            // One behind the other.
+            said.full_at = said.full_at.max(one.full_at);
+        }
         first.known.then_some((moment, Observation { cost, said }))
     }
 
@@ -241,6 +274,7 @@ impl Reader<'_> {
             to,
             end,
             doubt,
+            done_by: None,
         };
         spans.into_iter().map(span).collect()
     }

@@ -86,6 +86,33 @@ impl Rule {
         state
     }
 
+    /// The time in which it warms up; 0 if it never does.
+    pub(super) fn warm_up_us(&self) -> u64 {
+        micros(self.quota.warm_up_period())
+    }
+
+    /// A bucket that is full again at this point, as this quota leaves it.
+    pub(super) fn bucket(&self, at_us: u64, (us, rest): (u64, u32)) -> State {
+        let mut state = self.full();
+        self.admit(&mut state, at_us, 1);
+        self.moved_to(&state, (us, rest))
+    }
+
+    /// A bucket that this quota has left, with another point at which it is full again, and the same idle time in store.
+    pub(super) fn moved_to(&self, bucket: &State, (us, rest): (u64, u32)) -> State {
+        let parts = self.quota.limit() / gcd(self.quota.limit(), self.period_us());
+        let mark = u16::try_from(parts % MARKS).unwrap_or_default();
+        remade(bucket, |was| Bucket {
+            full_at_us: us,
+            rest,
+            rest_of: if rest > 0 { mark } else { 0 },
+            cold_at_us: match was.cold_at_us {
+                0 => 0,
+                cold_at_us => (cold_at_us + us).saturating_sub(was.full_at_us),
+            },
+        })
+    }
+
     /// Gives a window back the charge that was made in it at `charged_us`.
     pub(super) fn credit_window(&self, state: &mut State, at_us: u64, charged_us: u64, n: u64) {
         if let Some(receipt) = self.receipt(charged_us, n) {
@@ -137,29 +164,90 @@ impl Rule {
     }
 }
 
-/// A bucket that will be full again this much earlier, and at the earliest now.
-pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
+/// A rest is known by its denominator modulo this.
+const MARKS: u64 = 65_521;
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// The point at which a bucket is full again: microseconds, and a rest.
+pub(super) fn full_at(bucket: &State) -> (u64, u32) {
     match bucket.snapshot() {
         Snapshot::Gcra {
-            full_at_us,
-            rest,
-            rest_of,
-            exponent,
-            thirty_seconds,
-            ..
-        } if full_at_us > at_us => State::from(Snapshot::Gcra {
-            full_at_us: full_at_us.saturating_sub(by_us).max(at_us),
-            rest,
-            rest_of,
-            exponent,
-            thirty_seconds,
-            credits: Vec::new(),
-            queue: QueueMark::default(),
-            cold_at_us: 0,
-            cold_at_ticks: 0,
-        }),
-        _ => bucket.clone(),
+            full_at_us, rest, ..
+        } => (full_at_us, rest),
+        _ => (0, 0),
     }
+}
+
+/// The time at which a bucket is cold if nothing arrives; 0 if it has been cold for long.
+pub(super) fn cold_at(bucket: &State) -> u64 {
+    match bucket.snapshot() {
+        Snapshot::Gcra { cold_at_us, .. } => cold_at_us,
+        _ => 0,
+    }
+}
+
+/// A bucket that is cold at another time if nothing arrives.
+pub(super) fn cold_from(bucket: &State, cold_at_us: u64) -> State {
+    remade(bucket, |was| Bucket { cold_at_us, ..was })
+}
+
+/// A bucket that will be full again this much earlier, and at the earliest now. Nothing is known of its store.
+pub(super) fn hastened(bucket: &State, at_us: u64, by_us: u64) -> State {
+    remade(bucket, |was| match was.full_at_us > at_us {
+        true => Bucket {
+            full_at_us: was.full_at_us.saturating_sub(by_us).max(at_us),
+            cold_at_us: 0,
+            ..was
+        },
+        false => was,
+    })
+}
+
+/// The times of a bucket.
+struct Bucket {
+    full_at_us: u64,
+    rest: u32,
+    rest_of: u16,
+    cold_at_us: u64,
+}
+
+/// A bucket with other times, without credits and turns.
+fn remade(bucket: &State, change: impl FnOnce(Bucket) -> Bucket) -> State {
+    let Snapshot::Gcra {
+        full_at_us,
+        rest,
+        rest_of,
+        exponent,
+        thirty_seconds,
+        cold_at_us,
+        ..
+    } = bucket.snapshot()
+    else {
+        return bucket.clone();
+    };
+    let changed = change(Bucket {
+        full_at_us,
+        rest,
+        rest_of,
+        cold_at_us,
+    });
+    State::from(Snapshot::Gcra {
+        full_at_us: changed.full_at_us,
+        rest: changed.rest,
+        rest_of: changed.rest_of,
+        exponent,
+        thirty_seconds,
+        credits: Vec::new(),
+        queue: QueueMark::default(),
+        cold_at_us: changed.cold_at_us,
+        cold_at_ticks: 0,
+    })
 }
 
 /// Says whether one bucket will be full again later than another.

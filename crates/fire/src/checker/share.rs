@@ -23,7 +23,7 @@ use crate::population::ONE_IN;
 /// The largest difference between the clocks of a process within an outage.
 const TOLERANCE_US: u64 = 2_000;
 
-/// A process's share of a quota: one part of its limit and its burst, rounded up.
+/// A process's share of a quota: one part of its limit and its burst, rounded up. One that warms up lets through less.
 pub(super) fn share_of(whole: &Quota) -> Quota {
     let limit = whole.limit().div_ceil(ONE_IN);
     let share = Quota::new(limit, whole.period());
@@ -52,8 +52,9 @@ pub(super) fn overspent(history: &History) -> Vec<Violation> {
         let clock = OutageClock::of(attempts);
         let budgets = by_budget(attempts).into_iter();
         let wrongs = budgets.filter_map(|(budget, all)| {
-            let share = share_of(history.quotas.get(budget.policy)?);
-            let (attempt, what) = impossible(&share, &clock, &all)?;
+            let whole = history.quotas.get(budget.policy)?;
+            let (share, dearest) = (share_of(whole), whole.price_when_cold());
+            let (attempt, what) = impossible(&share, dearest, &clock, &all)?;
             Some(Violation {
                 attempt,
                 budget: Some(budget),
@@ -212,13 +213,19 @@ fn asking(
     }
 }
 
-/// The first impossibility of one share. `all` is sorted by the end of each question.
-fn impossible(share: &Quota, clock: &OutageClock, all: &[Asking]) -> Option<(usize, String)> {
+/// The first impossibility of one share, of which a unit costs up to `dearest` times as much. `all` is sorted by the end of each
+/// question.
+fn impossible(
+    share: &Quota,
+    dearest: u64,
+    clock: &OutageClock,
+    all: &[Asking],
+) -> Option<(usize, String)> {
     let rule = Rule::of(*share);
     let each = all.iter().find_map(|asking| {
         let said = asking.said.as_ref()?;
         let why = too_much(&rule, clock, all, asking, said)
-            .or_else(|| too_little(share, all, asking, said))?;
+            .or_else(|| too_little(share, dearest, all, asking, said))?;
         Some((asking.attempt, why))
     });
     each.or_else(|| exceeded(share, clock, all))
@@ -268,6 +275,7 @@ fn too_much(
 /// Says whether it was denied in spite of room, or tells less than must be left.
 fn too_little(
     share: &Quota,
+    dearest: u64,
     all: &[Asking],
     asking: &Asking,
     said: &ShareVerdict,
@@ -276,7 +284,7 @@ fn too_little(
         .iter()
         .filter(|it| it.sent_us <= asking.over_us && it.attempt != asking.attempt);
     let taken: u64 = before.map(|it| it.may_take).sum();
-    let left = share.capacity().saturating_sub(taken);
+    let left = share.capacity().saturating_sub(taken * dearest);
     let cost = asking.cost;
     if said.denied && cost <= left {
         return Some(format!(
@@ -289,7 +297,7 @@ fn too_little(
             "a share granted {cost} when at least {could} was left of it"
         ));
     }
-    let least = left.saturating_sub(said.taken);
+    let least = left.saturating_sub(said.taken * dearest);
     let remaining = said.remaining.filter(|remaining| *remaining < least)?;
     Some(format!(
         "said {remaining} was left of a share, and it was at least {least}"

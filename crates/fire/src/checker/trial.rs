@@ -30,6 +30,8 @@ pub(super) struct UncertainCharge {
     /// The end of the whole attempt, if the clock was set meanwhile.
     pub(super) end: Moment,
     pub(super) doubt: Doubt,
+    /// The time by which a debit surely was done if nothing was in its way.
+    pub(super) done_by: Option<Moment>,
 }
 
 /// A verdict at one moment.
@@ -81,6 +83,8 @@ pub(super) struct Trial<'a> {
     /// See [`Rule::blind_us`].
     blind_us: u64,
     blind_until: Moment,
+    /// True if more may be taken than the rule says.
+    is_one_sided: bool,
 }
 
 impl<'a> Trial<'a> {
@@ -100,6 +104,15 @@ impl<'a> Trial<'a> {
             last: Moment::FIRST,
             blind_us: 0,
             blind_until: Moment::FIRST,
+            is_one_sided: false,
+        }
+    }
+
+    /// This trial of a budget that may let through less than its rule says, and never more.
+    pub(super) fn one_sided(self) -> Self {
+        Self {
+            is_one_sided: true,
+            ..self
         }
     }
 
@@ -126,7 +139,8 @@ impl<'a> Trial<'a> {
             self.ask(&kind, at_us, seen.cost)?,
             self.ask(&harsh, at_us, seen.cost)?,
         );
-        allowed(seen, &before, &worst, is_blind)?;
+        let is_blind_above = is_blind || self.is_one_sided;
+        allowed(seen, &before, &worst, is_blind_above)?;
 
         // A question after a step back leaves the state moved to the new time, whatever its answer.
         self.least.take(rule, now, said.taken);
@@ -147,7 +161,7 @@ impl<'a> Trial<'a> {
         }
         most::take(rule, &mut harsh, at_us, said.taken);
         let (after, worst) = (self.ask(&kind, at_us, 0)?, self.ask(&harsh, at_us, 0)?);
-        left(said, &after, &worst, is_blind)
+        left(said, &after, &worst, is_blind_above)
     }
 
     fn ask(&self, state: &State, at_us: u64, cost: u64) -> Result<Verdict, String> {
@@ -293,7 +307,7 @@ impl<'a> Trial<'a> {
 }
 
 /// Says whether the cost can have passed, or been denied, with that wait.
-fn allowed(
+pub(super) fn allowed(
     seen: &Observation,
     kind: &Verdict,
     harsh: &Verdict,
@@ -321,7 +335,7 @@ fn allowed(
 }
 
 /// Says whether this much can have been left.
-fn left(
+pub(super) fn left(
     said: &VerdictRecord,
     kind: &Verdict,
     harsh: &Verdict,

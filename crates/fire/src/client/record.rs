@@ -9,6 +9,7 @@ use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
 use crate::order::Order;
+use crate::replacement::Replacement;
 
 /// The record of a client, a line for each entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,6 +26,8 @@ pub enum Line {
     Order(u64, Order),
     /// The line of a limiter, which is about to be used, or is being closed.
     Waiting(WaitingLine),
+    /// The quotas are about to be replaced, and once more when they are.
+    Replaced(Replacement),
     /// The figures of the process's backend at its end.
     End(HolderFigures),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.

@@ -296,7 +296,7 @@ impl Simulation {
     /// A call that is sent again shows only in a loss.
     fn one_lost_in(&self) -> u8 {
         match self.mutation {
-            Mutation::SendAgain => 10,
+            Mutation::SendAgain => 6,
             _ => 50,
         }
     }

@@ -79,25 +79,13 @@ fn attempts(order: &Order) -> Vec<Attempt> {
         cost,
         manner: Manner::Enforce,
     };
-    let attempt = |verb, sent_us, heard_us, outcome| Attempt {
-        asker: Asker {
-            process: order.process,
-            // Nothing else than the backend is asked, by each door.
-            door: Door::Backend,
-        },
-        limiter: 0,
-        verb,
-        waits_at_most_us: None,
-        sent_us,
-        heard_us,
-        promised_us: None,
-        outcome,
-        fallback: None,
-        told: None,
-        left_us: None,
-        asking: None,
+    // Nothing else than the backend is asked, by each door.
+    let asker = Asker {
+        process: order.process,
+        door: Door::Backend,
     };
-    let question = attempt(
+    let question = Attempt::plain(
+        asker,
         Verb::Decide(vec![asked]),
         order.sent_us,
         order.heard_us,
@@ -105,7 +93,7 @@ fn attempts(order: &Order) -> Vec<Attempt> {
     );
     let credit = order.returned_us.zip(said).map(|(returned_us, said)| {
         let credit = Verb::Credit(budget, said, said.taken);
-        attempt(credit, returned_us, returned_us, Outcome::Told)
+        Attempt::plain(asker, credit, returned_us, returned_us, Outcome::Told)
     });
     [question].into_iter().chain(credit).collect()
 }

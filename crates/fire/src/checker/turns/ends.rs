@@ -52,7 +52,8 @@ fn possible(line: &Line<'_>, before: &[&[Seen]], call: &[Seen]) -> Option<RangeI
     let mut unheard = line.unheard.iter();
     let is_shortened = *end.start() <= at
         || given_back.any(|it| (it.leaves || it.moves_up) && is_between(it.from, it.to))
-        || unheard.any(|it| is_between(it.from, it.to));
+        || unheard.any(|it| is_between(it.from, it.to))
+        || (call.iter()).any(|(.., seen)| line.may_bring_back(seen, *end.start()));
     let nearest = if is_shortened { 0 } else { *end.start() };
     let furthest = (*end.end()).max(at) + taken + unsure(line, since, now);
     Some(nearest..=furthest)

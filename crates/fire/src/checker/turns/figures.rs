@@ -37,14 +37,21 @@ impl Figures {
 
     /// The figures of a charge by these terms, or by the quota's own. A replaced quota keeps its rate, and so the parts.
     pub(super) fn by(&self, terms: Option<Terms>) -> Self {
-        let Some(Terms { burst, wait_us }) = terms else {
+        let Some(Terms { burst, wait_us, .. }) = terms else {
             return *self;
         };
         Self {
             burst,
-            full: u128::from(burst) * self.units,
             longest_wait_us: wait_us,
             ..*self
+        }
+        .of_its_burst()
+    }
+
+    fn of_its_burst(self) -> Self {
+        Self {
+            full: u128::from(self.burst) * self.units,
+            ..self
         }
     }
 
@@ -53,10 +60,12 @@ impl Figures {
         let terms = || replacements.iter().map(Terms::of);
         let bursts = terms().map(|it| it.burst);
         let waits = terms().map(|it| it.wait_us);
-        self.by(Some(Terms {
+        Self {
             burst: bursts.fold(self.burst, u64::max),
-            wait_us: waits.fold(self.longest_wait_us, u64::max),
-        }))
+            longest_wait_us: waits.fold(self.longest_wait_us, u64::max),
+            ..*self
+        }
+        .of_its_burst()
     }
 
     pub(super) fn drain(&self, n: u64) -> u128 {

@@ -1,6 +1,6 @@
 //! The line of one budget: the charges that were taken, each with its stretch, and whatever may have moved or freed them.
 
-use tollgate_core::Quota;
+use tollgate_core::{DEBT_CEILING, Quota};
 
 use super::super::credit::Credit;
 use super::super::timeline::Moment;
@@ -73,6 +73,8 @@ pub(super) struct Line<'a> {
     pub(super) unheard: Vec<Unheard>,
     /// True if the quota is replaced now and then.
     pub(super) is_replaced: bool,
+    /// The figures of all versions of the quota.
+    versions: Vec<Figures>,
 }
 
 impl<'a> Line<'a> {
@@ -109,6 +111,11 @@ impl<'a> Line<'a> {
             given_back: Vec::new(),
             unheard: Vec::new(),
             is_replaced: !replacements.is_empty(),
+            versions: [quota]
+                .into_iter()
+                .chain(replacements)
+                .map(Figures::of)
+                .collect(),
         };
         let credits = course.credits.iter();
         line.given_back = credits.map(|credit| line.given_back(credit)).collect();
@@ -135,6 +142,19 @@ impl<'a> Line<'a> {
     /// The figures by which a verdict was given.
     pub(super) fn figures_of(&self, seen: &Observation) -> Figures {
         self.usual.by(seen.said.terms)
+    }
+
+    /// Says whether a line that ends there is so long that a question may have brought it back: a clock that was ahead left it.
+    pub(super) fn may_bring_back(&self, seen: &Observation, end: u128) -> bool {
+        let asked = self.figures_of(seen);
+        let is_same =
+            |it: &&Figures| it.burst == asked.burst && it.longest_wait_us >= asked.longest_wait_us;
+        let versions = self.versions.iter().filter(is_same);
+        let furthest = versions.map(|it| {
+            let wait_us = seen.said.at_us + it.longest_wait_us;
+            it.parts(wait_us) + u128::from(DEBT_CEILING) * it.full
+        });
+        furthest.min().is_some_and(|furthest| end > furthest)
     }
 
     /// Says whether the data may have been lost between two decisions.
