@@ -249,11 +249,16 @@ async fn work(client: Arc<Client>, worker: u32) -> std::io::Result<()> {
         if rng.u8(0..60) == 0 {
             client.reset(&mut rng, caller).await?;
         }
-        let pause = Duration::from_micros(rng.u64(0..=orders.pause_us));
-        let breath = if is_silent { BREATH } else { Duration::ZERO };
-        tokio::time::sleep(pause + breath).await;
+        pause(&mut rng, orders.pause_us, is_silent).await;
     }
     Ok(())
+}
+
+/// The pause of a worker after a request, which is longer while nothing answers.
+async fn pause(rng: &mut Rng, longest_us: u64, is_silent: bool) {
+    let pause = Duration::from_micros(rng.u64(0..=longest_us));
+    let breath = if is_silent { BREATH } else { Duration::ZERO };
+    tokio::time::sleep(pause + breath).await;
 }
 
 /// Holds one place after the other.

@@ -211,28 +211,16 @@ fn record(process: u32, output: impl Read) -> Record {
         .extend(holds.map(|hold| hold.ends_with_its_process(ended_us)));
     record.lines.extend(lines.into_values());
     record.replaced.extend(replaced.into_values());
-    let orders = orders.into_values();
-    record
-        .orders
-        .extend(orders.map(|order| match order.heard_us {
-            0 => Order {
-                heard_us: ended_us,
-                outcome: killed(),
-                ..order
-            },
-            _ => order,
-        }));
-    let knocks = knocks.into_values();
-    record
-        .knocks
-        .extend(knocks.map(|knock| match knock.heard_us {
-            0 => Knock {
-                heard_us: ended_us,
-                outcome: killed(),
-                ..knock
-            },
-            _ => knock,
-        }));
+    record.orders.extend(orders.into_values());
+    record.knocks.extend(knocks.into_values());
+    let of_orders = record.orders.iter_mut();
+    let of_orders = of_orders.map(|it: &mut Order| (&mut it.heard_us, &mut it.outcome));
+    let of_knocks = record.knocks.iter_mut();
+    let of_knocks = of_knocks.map(|it: &mut Knock| (&mut it.heard_us, &mut it.outcome));
+    let unheard = of_orders.chain(of_knocks).filter(|(us, _)| **us == 0);
+    for (heard_us, outcome) in unheard {
+        (*heard_us, *outcome) = (ended_us, killed());
+    }
     record
 }
 

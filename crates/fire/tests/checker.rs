@@ -191,19 +191,14 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
         let at = Timestamp::from_micros(at_us);
         Outcome::of(&Ok(decide(at, &charges, std::slice::from_mut(state))))
     };
-    let attempt = |sent_us: u64, verb: Verb, outcome: Outcome| Attempt {
-        asker: Asker::default(),
-        limiter: 0,
-        verb,
-        waits_at_most_us: None,
-        sent_us: SECOND + sent_us,
-        heard_us: SECOND + sent_us + 400,
-        promised_us: None,
-        outcome,
-        fallback: None,
-        told: None,
-        left_us: None,
-        asking: None,
+    let attempt = |sent_us: u64, verb: Verb, outcome: Outcome| {
+        Attempt::plain(
+            Asker::default(),
+            verb,
+            SECOND + sent_us,
+            SECOND + sent_us + 400,
+            outcome,
+        )
     };
     let (first_ahead_us, ahead_us) = (26_848_073, 5_062_220);
     let quota = population.quotas()[budget.policy];

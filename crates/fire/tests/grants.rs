@@ -149,20 +149,13 @@ impl Story {
             Verb::Decide(asked) => Verb::Decide(asked[..1].to_vec()),
             other => other,
         };
-        self.history.attempts.push(Attempt {
-            asker: Asker::default(),
-            limiter: 0,
+        self.history.attempts.push(Attempt::plain(
+            Asker::default(),
             verb,
-            waits_at_most_us: None,
-            sent_us: self.now_us - 1,
-            heard_us: self.now_us + 1,
-            promised_us: None,
+            self.now_us - 1,
+            self.now_us + 1,
             outcome,
-            fallback: None,
-            told: None,
-            left_us: None,
-            asking: None,
-        });
+        ));
     }
 }
 

@@ -107,20 +107,13 @@ impl Story {
 
     /// Every decision is heard a tenth of an interval after its question.
     fn note(&mut self, verb: Verb, outcome: Outcome, receipt: Option<Receipt>) -> usize {
-        self.history.attempts.push(Attempt {
-            asker: Asker::default(),
-            limiter: 0,
+        self.history.attempts.push(Attempt::plain(
+            Asker::default(),
             verb,
-            waits_at_most_us: None,
-            sent_us: self.now_us,
-            heard_us: self.now_us + INTERVAL_US / 10,
-            promised_us: None,
+            self.now_us,
+            self.now_us + INTERVAL_US / 10,
             outcome,
-            fallback: None,
-            told: None,
-            left_us: None,
-            asking: None,
-        });
+        ));
         self.receipts.push(receipt);
         self.now_us += INTERVAL_US / 10;
         self.history.attempts.len() - 1

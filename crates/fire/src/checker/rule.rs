@@ -167,7 +167,7 @@ impl Rule {
 /// A rest is known by its denominator modulo this.
 const MARKS: u64 = 65_521;
 
-fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(super) fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate_core::Backend;
 
 use super::record::{Line, say};
-use super::{BREATH, Client};
+use super::{Client, pause};
 use crate::attempt::Outcome;
 use crate::flaw::Flaw;
 use crate::knock::{Guarded, Knock};
@@ -33,13 +32,7 @@ pub(super) async fn knock(client: Arc<Client>, knocker: u32) -> std::io::Result<
                 break;
             }
             let outcome = client.knock(caller, rng.bool()).await?;
-            let pause = Duration::from_micros(rng.u64(0..=longest_us));
-            let breath = if outcome.is_silence() {
-                BREATH
-            } else {
-                Duration::ZERO
-            };
-            tokio::time::sleep(pause + breath).await;
+            pause(&mut rng, longest_us, outcome.is_silence()).await;
         }
     }
     Ok(())

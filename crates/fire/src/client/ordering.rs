@@ -8,7 +8,7 @@ use fastrand::Rng;
 use tollgate_core::Backend;
 
 use super::record::{Line, say};
-use super::{BREATH, Client};
+use super::{Client, pause};
 use crate::attempt::Outcome;
 use crate::flaw::Flaw;
 use crate::order::{Order, OrderName};
@@ -57,13 +57,7 @@ pub(super) async fn order(client: Arc<Client>) -> std::io::Result<()> {
             };
             let outcome = client.order(&mut rng, name).await?;
             let longest_us = orders.pause_us * RHYTHM;
-            let pause = Duration::from_micros(rng.u64(0..=longest_us));
-            let breath = if outcome.is_silence() {
-                BREATH
-            } else {
-                Duration::ZERO
-            };
-            tokio::time::sleep(pause + breath).await;
+            pause(&mut rng, longest_us, outcome.is_silence()).await;
         }
     }
     Ok(())

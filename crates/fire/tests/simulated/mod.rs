@@ -420,20 +420,13 @@ impl Simulation {
     }
 
     fn note(&mut self, verb: Verb, sent_us: u64, outcome: Outcome) {
-        self.history.attempts.push(Attempt {
-            asker: Asker::default(),
-            limiter: 0,
+        self.history.attempts.push(Attempt::plain(
+            Asker::default(),
             verb,
-            waits_at_most_us: None,
             sent_us,
-            heard_us: self.wall_us,
-            promised_us: None,
+            self.wall_us,
             outcome,
-            fallback: None,
-            told: None,
-            left_us: None,
-            asking: None,
-        });
+        ));
     }
 
     /// Gives back or takes more, soon or after a while.

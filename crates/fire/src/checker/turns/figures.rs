@@ -2,7 +2,7 @@
 
 use tollgate_core::Quota;
 
-use super::super::rule::micros;
+use super::super::rule::{gcd, micros};
 use crate::terms::Terms;
 
 #[derive(Clone, Copy, Debug)]
@@ -98,11 +98,4 @@ impl Figures {
     pub(super) fn span_us(&self) -> u64 {
         self.longest_wait_us + self.micros_up(self.full)
     }
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
