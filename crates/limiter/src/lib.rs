@@ -33,8 +33,8 @@ pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxie
 pub use self::error::ConfigError;
 pub use self::key::ClientIp;
 pub use self::limiter::{
-    Acquire, Cause, Check, CheckError, CheckFuture, CheckOutcome, Event, Limiter, LimiterBuilder,
-    Observer, Offender, Offenders, Shedding,
+    Acquire, Cause, Check, CheckError, CheckFuture, CheckOutcome, Event, JointCheck, JointOutcome,
+    Limiter, LimiterBuilder, Observer, Offender, Offenders, Shedding,
 };
 pub use self::policy::{
     Allowance, Block, Messages, OnFailure, OnMissing, OnUnknown, Policy, QuotaLookup, Quotas,

@@ -43,7 +43,9 @@ use tollgate_core::{Backend, MAX_NAME_LEN, Receipt};
 
 pub use self::admission::{Admission, PendingAdmission, PolicySet, Ruling};
 pub use self::builder::LimiterBuilder;
-pub use self::check::{Acquire, Check, CheckError, CheckFuture, CheckOutcome};
+pub use self::check::{
+    Acquire, Check, CheckError, CheckFuture, CheckOutcome, JointCheck, JointOutcome,
+};
 pub use self::event::{Cause, Event};
 pub use self::fallback::Fallback;
 use self::health::Health;
@@ -135,6 +137,36 @@ impl Limiter {
     /// about identities. See [`Check`] for other costs and for asking without counting.
     pub fn check(&self, policy: &str, key: impl Into<Key>) -> Check<'_> {
         Check::new(self, policy, key.into())
+    }
+
+    /// Decides several checks together: all of them are charged, or none is.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let calls = Policy::new("calls", Quota::per_second(10)).on_demand();
+    /// let tokens = Policy::new("tokens", Quota::per_minute(10_000)).on_demand();
+    /// let limiter = Limiter::builder().policies([calls, tokens]).build()?;
+    ///
+    /// let prompt = [limiter.check("calls", "acme"), limiter.check("tokens", "acme").cost(9_000)];
+    /// assert!(limiter.check_all(prompt).await?.is_allowed());
+    /// let prompt = [limiter.check("calls", "acme"), limiter.check("tokens", "acme").cost(9_000)];
+    /// assert!(!limiter.check_all(prompt).await?.is_allowed());
+    /// // The second prompt was not counted as a call.
+    /// assert_eq!(limiter.check("calls", "acme").probe().await?.remaining(), 9);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The decision is made at once, also under quotas that let requests wait. Its policies have at most 32 quotas. Each
+    /// identity is asked about once under a policy. Either all of the checks are probes, or none is, and none asks for [as much as
+    /// there is](Check::up_to). No checks at all are allowed, and cost nothing.
+    ///
+    /// # Errors
+    ///
+    /// When it is awaited: for the reasons of each check, and if the checks cannot be one decision.
+    pub fn check_all<'a>(&'a self, checks: impl IntoIterator<Item = Check<'a>>) -> JointCheck<'a> {
+        JointCheck::new(self, checks)
     }
 
     /// Decides like [`check`](Self::check), and waits for the turn of the identity if the policy's quotas

@@ -209,10 +209,10 @@ pub use tollgate_http::{
 pub use tollgate_http::{Guard, MethodRouterExt, RouteQuotas};
 pub use tollgate_limiter::{
     Acquire, Allowance, Block, Cause, Check, CheckError, CheckFuture, CheckOutcome, ClientAddress,
-    ClientIp, ConfigError, Event, Hops, Limiter, LimiterBuilder, Messages, NetworkList, Networks,
-    Observer, Offender, Offenders, OnFailure, OnMissing, OnUnknown, PeerAddr, Policy,
-    PolicyVerdict, Pressure, PressureGauge, QuotaLookup, Quotas, RequestView, ResponseView, Share,
-    Shedding, Switch, Tiers, TrustedProxies,
+    ClientIp, ConfigError, Event, Hops, JointCheck, JointOutcome, Limiter, LimiterBuilder,
+    Messages, NetworkList, Networks, Observer, Offender, Offenders, OnFailure, OnMissing,
+    OnUnknown, PeerAddr, Policy, PolicyVerdict, Pressure, PressureGauge, QuotaLookup, Quotas,
+    RequestView, ResponseView, Share, Shedding, Switch, Tiers, TrustedProxies,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]

@@ -1,6 +1,7 @@
 //! Limiting without a request: `limiter.check("send-mail", user).await`.
 
 mod error;
+mod joint;
 mod outcome;
 
 use std::fmt;
@@ -14,10 +15,11 @@ use tokio::time::Instant;
 use tollgate_core::{Capability, MAX_NAME_LEN};
 
 pub use self::error::CheckError;
+pub use self::joint::{JointCheck, JointOutcome};
 use self::outcome::Asked;
 pub use self::outcome::CheckOutcome;
 use super::plan::{Demand, Wish};
-use super::planning;
+use super::planning::{self, Question};
 use super::{Admission, Limiter, PendingAdmission, Ruling};
 use crate::policy::Rank;
 use crate::{Key, Policy};
@@ -260,6 +262,30 @@ impl<'a> Check<'a> {
         self.probe = true;
         self
     }
+
+    fn question(self) -> Result<Question, CheckError> {
+        let policy = self.policy?;
+        let most = self.grant.map(|grant| grant.most);
+        let cost = most.or(self.cost).or(policy.cost.fixed()).unwrap_or(1);
+        let grant = || {
+            let Grant { at_least, .. } = self.grant?;
+            Some(Box::new(Wish::UpTo { at_least }))
+        };
+        Ok(Question {
+            demand: Demand {
+                seat: 0,
+                class: self.class,
+                cost,
+                probe: self.probe,
+            },
+            wish: self.id.map_or_else(grant, |id| {
+                let id = Policy::id_of(&self.key, &id, cost);
+                Some(Box::new(Wish::Once { id }))
+            }),
+            policy,
+            key: self.key,
+        })
+    }
 }
 
 impl<'a> IntoFuture for Check<'a> {
@@ -268,40 +294,23 @@ impl<'a> IntoFuture for Check<'a> {
 
     fn into_future(self) -> CheckFuture<'a> {
         let this = self.with_fit_grant();
-        let step = match this.policy {
-            Err(error) => Step::Unknown(error),
-            Ok(policy) => {
-                let most = this.grant.map(|grant| grant.most);
-                let cost = most.or(this.cost).or(policy.cost.fixed()).unwrap_or(1);
-                let grant = || {
-                    let Grant { at_least, .. } = this.grant?;
-                    Some(Box::new(Wish::UpTo { at_least }))
+        let (limiter, importance, patience) = (this.limiter, this.importance, this.patience);
+        let (step, asked) = match this.question() {
+            Err(error) => (Step::Unknown(error), Asked::default()),
+            Ok(question) => {
+                let asked = Asked::of(&question);
+                let step = Step::Asked {
+                    question,
+                    importance,
+                    patience,
                 };
-                Step::Asked {
-                    demand: Demand {
-                        seat: 0,
-                        class: this.class,
-                        cost,
-                        probe: this.probe,
-                    },
-                    wish: this.id.map_or_else(grant, |id| {
-                        let id = Policy::id_of(&this.key, &id, cost);
-                        Some(Box::new(Wish::Once { id }))
-                    }),
-                    importance: this.importance,
-                    policy,
-                    key: this.key,
-                    patience: this.patience,
-                }
+                (step, asked)
             }
         };
         CheckFuture {
-            limiter: this.limiter,
-            asked: match &step {
-                Step::Asked { demand, wish, .. } => Asked::of(*demand, wish.as_deref()),
-                _ => Asked::default(),
-            },
+            limiter,
             step,
+            asked,
         }
     }
 }
@@ -401,10 +410,7 @@ enum Step {
     Unknown(CheckError),
     /// Nothing is decided before the future is polled: a check that is never awaited spends nothing.
     Asked {
-        policy: Arc<Policy>,
-        key: Key,
-        demand: Demand,
-        wish: Option<Box<Wish>>,
+        question: Question,
         importance: Rank,
         patience: Patience,
     },
@@ -422,18 +428,18 @@ impl Future for CheckFuture<'_> {
             match std::mem::replace(&mut self.step, Step::Done) {
                 Step::Unknown(error) => return Poll::Ready(Err(error)),
                 Step::Asked {
-                    policy,
-                    key,
-                    demand,
-                    wish,
+                    question,
                     importance,
                     patience,
                 } => {
-                    if let Some(refused) = limiter.shed_class(importance, !demand.probe) {
+                    let policy = Arc::clone(&question.policy);
+                    if let Some(refused) = limiter.shed_class(importance, !question.demand.probe) {
                         let refused = Ruling::Refused(refused);
                         return Poll::Ready(CheckOutcome::of(&policy, asked, refused));
                     }
-                    match limiter.admit_key(&policy, key, demand, wish, patience) {
+                    match limiter.admit_questions([question], patience, |ruling| {
+                        CheckOutcome::of(&policy, asked, ruling)
+                    }) {
                         Admission::Ruled(checked) => return Poll::Ready(checked),
                         Admission::Pending(pending) => self.step = Step::Pending(policy, pending),
                     }
@@ -455,25 +461,19 @@ impl Future for CheckFuture<'_> {
 }
 
 impl Limiter {
-    fn admit_key(
+    fn admit_questions<T>(
         &self,
-        policy: &Arc<Policy>,
-        key: Key,
-        demand: Demand,
-        wish: Option<Box<Wish>>,
+        questions: impl IntoIterator<Item = Question>,
         patience: Patience,
-    ) -> Admission<Result<CheckOutcome, CheckError>> {
-        let asked = Asked::of(demand, wish.as_deref());
-        let observers = &self.0.observers;
-        let planned = planning::plan_for_key(policy, key, demand, wish, observers);
+        conclude: impl FnOnce(Ruling<'_>) -> T,
+    ) -> Admission<T> {
+        let planned = planning::plan_questions(questions, &self.0.observers);
         let deadline = || match patience {
             Patience::None => Some(Instant::now()),
             Patience::Unlimited => None,
             Patience::UpTo(wait) => Instant::now().checked_add(wait),
         };
-        self.go_on(planned, deadline, |ruling| {
-            CheckOutcome::of(policy, asked, ruling)
-        })
+        self.go_on(planned, deadline, conclude)
     }
 }
 

@@ -83,8 +83,7 @@ pub(super) fn plan<'p>(
     site: Site,
     observers: &Observers,
 ) -> Result<Planning, Rejection> {
-    let mut plan = Plan::default();
-    let mut waiting: Option<Vec<Finding>> = None;
+    let mut findings = Findings::default();
     for policy in candidates {
         if site == Site::Layer && policy.exemptions.free(request) {
             observers.untouched(policy, None, Cause::Exempt);
@@ -114,55 +113,85 @@ pub(super) fn plan<'p>(
             Some(later) => Finding::Key(Arc::clone(policy), later.extract(request)),
             None => {
                 let key = policy.key.extract(request);
-                with_key(policy, key, request, &mut plan.misses_peer, observers)?
+                with_key(
+                    policy,
+                    key,
+                    request,
+                    &mut findings.plan.misses_peer,
+                    observers,
+                )?
             }
         };
-        match (&mut waiting, found) {
+        findings.add(found);
+    }
+    Ok(findings.planning())
+}
+
+/// A question to one policy that is asked for by name, for a key that the caller brings along.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) policy: Arc<Policy>,
+    pub(super) key: Key,
+    pub(super) demand: Demand,
+    pub(super) wish: Option<Box<Wish>>,
+}
+
+/// The plan of such questions.
+pub(super) fn plan_questions(
+    questions: impl IntoIterator<Item = Question>,
+    observers: &Observers,
+) -> Result<Planning, Rejection> {
+    let mut findings = Findings::default();
+    for question in questions {
+        let Question {
+            policy,
+            key,
+            demand,
+            wish,
+        } = question;
+        if policy.is_off() {
+            observers.untouched(&policy, Some(&key), Cause::Off);
+            continue;
+        }
+        findings.add(with_payer(&policy, key, None, demand, wish, observers)?);
+    }
+    Ok(findings.planning())
+}
+
+/// The results of the policies so far: a plan, for as long as none has to wait.
+#[derive(Default)]
+struct Findings {
+    plan: Plan,
+    waiting: Option<Vec<Finding>>,
+}
+
+impl Findings {
+    #[inline]
+    fn add(&mut self, found: Finding) {
+        match (&mut self.waiting, found) {
             (_, Finding::Nothing) => {}
-            (None, Finding::Entry(entry)) => plan.push(entry),
+            (None, Finding::Entry(entry)) => self.plan.push(entry),
             (None, later) => {
-                let ready = mem::take(&mut plan);
-                plan.misses_peer = ready.misses_peer;
+                let ready = mem::take(&mut self.plan);
+                self.plan.misses_peer = ready.misses_peer;
                 let mut found: Vec<_> = ready.into_entries().map(Finding::Entry).collect();
                 found.push(later);
-                waiting = Some(found);
+                self.waiting = Some(found);
             }
             (Some(waiting), found) => waiting.push(found),
         }
     }
-    Ok(match waiting {
-        None => Planning::Now(plan),
-        Some(found) => Planning::Later(PendingPlan {
-            found,
-            misses_peer: plan.misses_peer,
-        }),
-    })
-}
 
-/// The plan of one policy that is asked for by name, for a key that the caller brings along.
-pub(super) fn plan_for_key(
-    policy: &Arc<Policy>,
-    key: Key,
-    demand: Demand,
-    wish: Option<Box<Wish>>,
-    observers: &Observers,
-) -> Result<Planning, Rejection> {
-    let mut plan = Plan::default();
-    if policy.is_off() {
-        observers.untouched(policy, Some(&key), Cause::Off);
-        return Ok(Planning::Now(plan));
-    }
-    match with_payer(policy, key, None, demand, wish, observers)? {
-        Finding::Nothing => {}
-        Finding::Entry(entry) => plan.push(entry),
-        later => {
-            return Ok(Planning::Later(PendingPlan {
-                found: vec![later],
-                misses_peer: false,
-            }));
+    #[inline]
+    fn planning(self) -> Planning {
+        match self.waiting {
+            None => Planning::Now(self.plan),
+            Some(found) => Planning::Later(PendingPlan {
+                found,
+                misses_peer: self.plan.misses_peer,
+            }),
         }
     }
-    Ok(Planning::Now(plan))
 }
 
 fn with_key(

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use tollgate_core::BackendError;
+use tollgate_core::{BackendError, MAX_CHARGES};
 
 use crate::QuotaError;
 
@@ -58,6 +58,30 @@ pub enum CheckError {
         /// The reason.
         reason: String,
     },
+    /// A check of [several](crate::Limiter::check_all) belongs to another limiter.
+    OtherLimiter {
+        /// The policy's name.
+        policy: String,
+    },
+    /// Some of [several](crate::Limiter::check_all) checks are probes, and others charge.
+    ProbeAmong,
+    /// Two of [several](crate::Limiter::check_all) checks ask one policy about one identity.
+    Repeated {
+        /// The policy's name.
+        policy: String,
+    },
+    /// The policies of [several](crate::Limiter::check_all) checks have more quotas than one decision may have.
+    TooManyCharges {
+        /// The most charges that the checks could make, those of ids among them.
+        charges: usize,
+    },
+    /// The sliding logs of [several](crate::Limiter::check_all) checks have more entries than one decision may read.
+    TooManyLogEntries {
+        /// The number of their entries.
+        entries: usize,
+        /// The number of entries that one decision may read.
+        most: usize,
+    },
     /// The policy has no terms for ids, and the check has an [id](crate::Check::id).
     NeverOnce {
         /// The policy's name.
@@ -100,6 +124,24 @@ impl fmt::Display for CheckError {
                 most,
                 reason,
             } => write!(f, "policy {policy:?}: up to {most}: {reason}"),
+            Self::OtherLimiter { policy } => {
+                write!(f, "policy {policy:?}: the check belongs to another limiter")
+            }
+            Self::ProbeAmong => f.write_str(
+                "some of the checks are probes and others charge: probe all of them, or none",
+            ),
+            Self::Repeated { policy } => write!(
+                f,
+                "policy {policy:?}: two checks ask about the same identity: make one of them, with the sum of the costs"
+            ),
+            Self::TooManyCharges { charges } => write!(
+                f,
+                "the checks could charge {charges} quotas, and at most {MAX_CHARGES} are decided together"
+            ),
+            Self::TooManyLogEntries { entries, most } => write!(
+                f,
+                "the sliding logs of the checks have {entries} entries, and one decision reads at most {most}"
+            ),
             Self::NeverOnce { policy } => write!(
                 f,
                 "policy {policy:?}: it charges no id once: add `.once(..)` or `.once_by(..)`"
@@ -127,6 +169,11 @@ impl Error for CheckError {
             | Self::WrongKey { .. }
             | Self::NeverWaits { .. }
             | Self::UpTo { .. }
+            | Self::OtherLimiter { .. }
+            | Self::ProbeAmong
+            | Self::Repeated { .. }
+            | Self::TooManyCharges { .. }
+            | Self::TooManyLogEntries { .. }
             | Self::NeverOnce { .. }
             | Self::NeverBans { .. }
             | Self::BanLength(_)

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tollgate_core::{BackendError, Receipt, RetryAfter, Verdict};
 
 use super::CheckError;
-use crate::limiter::plan::{Demand, Wish};
+use crate::limiter::plan::Wish;
+use crate::limiter::planning::Question;
 use crate::limiter::{Judgement, Ledger, Rejection, Ruling};
 use crate::{Block, Policy};
 
@@ -286,10 +287,10 @@ impl CheckOutcome {
 }
 
 impl Asked {
-    pub(super) fn of(demand: Demand, wish: Option<&Wish>) -> Self {
+    pub(super) fn of(question: &Question) -> Self {
         Self {
-            most: demand.cost,
-            is_grant: matches!(wish, Some(Wish::UpTo { .. })),
+            most: question.demand.cost,
+            is_grant: matches!(question.wish.as_deref(), Some(Wish::UpTo { .. })),
         }
     }
 }
@@ -305,9 +306,11 @@ impl Outcome {
 }
 
 /// The longest wait among the refused quotas, if all of them pass at some time that is known.
-fn longest_wait(verdicts: &[Verdict]) -> Option<Duration> {
+pub(super) fn longest_wait<'a>(
+    verdicts: impl IntoIterator<Item = &'a Verdict>,
+) -> Option<Duration> {
     let waits = verdicts
-        .iter()
+        .into_iter()
         .filter_map(|verdict| match verdict.outcome() {
             tollgate_core::Outcome::Deny(wait) => Some(wait),
             _ => None,
