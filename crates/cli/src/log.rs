@@ -9,6 +9,7 @@ mod json;
 mod lines;
 mod load_balancer;
 mod parser;
+mod progress;
 mod reading;
 mod source;
 

@@ -1,5 +1,6 @@
 //! `tollgate simulate`: replays a log, and says which requests, callers and routes would be refused.
 
+mod callers;
 mod json;
 mod pictures;
 mod tally;

@@ -107,6 +107,35 @@ fn on_a_terminal(arguments: &str, variable: (&str, &str)) -> String {
 }
 
 #[test]
+fn a_long_reading_shows_its_progress_on_a_terminal_and_leaves_nothing_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let line = "192.0.2.1 - - [24/Nov/2026:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"-\"\n";
+    fs::write(at("access.log"), line.repeat(20_000)).unwrap();
+    fs::write(
+        at("limits.toml"),
+        "policies = [{ name = \"a\", quotas = \"1/s\" }]",
+    )
+    .unwrap();
+    let (log, limits) = (at("access.log"), at("limits.toml"));
+    let arguments = format!("simulate {} {}", log.display(), limits.display());
+
+    let seen = on_a_terminal(&arguments, ("LANG", "C"));
+    let dumb = on_a_terminal(&arguments, ("TERM", "dumb"));
+    let piped = tollgate(folder.path(), &["simulate", "access.log", "limits.toml"]);
+
+    let (bar, report) = seen.split_once("\r\u{1b}[K").unwrap();
+    assert!(
+        bar.contains("░") && bar.contains(" %  4,096 lines"),
+        "{bar}"
+    );
+    assert!(report.contains("20,000 requests"), "{report}");
+    for plain in [&dumb, &piped.out, &piped.err] {
+        assert!(!plain.contains(['░', '\u{1b}']), "{plain}");
+    }
+}
+
+#[test]
 fn colours_stand_on_a_terminal_only_and_not_if_they_are_not_wanted() {
     const ESCAPE: char = '\u{1b}';
     for arguments in ["check nowhere.toml", "check", "--help"] {

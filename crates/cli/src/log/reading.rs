@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::lines::Lines;
 use super::parser::Parser;
+use super::progress::{Progress, ReadBytes};
 use super::{Entry, FieldNames, Format, Garbled, Parsed, source};
 use crate::failure::Failure;
 use crate::figures::{Share, duration, shown};
@@ -58,13 +59,16 @@ pub(crate) type Each<'e> = dyn FnMut(&Entry<'_>, &[u8], u64) -> Result<(), Failu
 /// Reads a log, and gives each request with its line and the number of that to `each`, in the order of their times.
 pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Reading, Failure> {
     let unreadable = |error| Failure::invalid(format_args!("{}: {error}", path.display()));
-    let mut lines = Lines::new(source::open(path).map_err(unreadable)?);
+    let bytes = ReadBytes::default();
+    let mut lines = Lines::new(source::open(path, &bytes).map_err(unreadable)?);
+    let mut progress = Progress::of(path, bytes);
     let mut parser: Option<Parser> = None;
     let mut reading = Reading::default();
     let mut order = Order::new(terms.reorder);
     let mut number = 0;
     while let Some(line) = lines.next().map_err(unreadable)? {
         number += 1;
+        progress.at(number);
         if line.text.is_empty() {
             continue;
         }

@@ -7,12 +7,14 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 
+use super::progress::{Counted, ReadBytes};
+
 /// Opens a log. The name `-` is standard input. Compression is told by the first bytes.
-pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+pub(super) fn open(path: &Path, read: &ReadBytes) -> io::Result<Box<dyn Read>> {
     let raw: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(io::stdin())
     } else {
-        Box::new(File::open(path)?)
+        Box::new(Counted(File::open(path)?, read.clone()))
     };
     let mut raw = BufReader::with_capacity(64 << 10, raw);
     let begin = raw.fill_buf()?;

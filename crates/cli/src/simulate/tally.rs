@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::num::NonZeroU64;
 
 use foldhash::fast::RandomState;
 use tollgate::{Key, KeyKind};
 
+use super::callers::{OfCaller, RefusedCallers};
 use crate::log::Entry;
 use crate::replay::{Decided, Replay};
 use crate::timeline::Timeline;
@@ -20,9 +20,6 @@ const LONGEST_ROUTE: usize = 80;
 /// Lines that are shown.
 const SAMPLES: usize = 5;
 
-/// Programs of one caller that are told apart.
-const MOST_AGENTS: usize = 16;
-
 /// Counts of a replay.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -35,7 +32,7 @@ pub(super) struct Tally {
     pub(super) timeline: Timeline,
     pub(super) policies: Vec<OfPolicy>,
     /// By policy.
-    refused_callers: Vec<HashMap<Option<Key>, OfCaller, RandomState>>,
+    refused_callers: Vec<RefusedCallers>,
     /// By policy, as the log writes them.
     routes: Vec<HashMap<Box<[u8]>, u64, RandomState>>,
     /// The first lines that are refused.
@@ -49,51 +46,6 @@ pub(super) struct OfPolicy {
     pub(super) refused: u64,
     pub(super) on_trial: u64,
     pub(super) unidentified: u64,
-}
-
-/// Counts of a caller that is refused.
-#[derive(Debug, Default)]
-pub(super) struct OfCaller {
-    pub(super) refused: u64,
-    pub(super) first_us: u64,
-    pub(super) last_us: u64,
-    /// The hash of the program by which it called first, and those of others: many programs are many people.
-    agent: Option<NonZeroU64>,
-    others: Vec<u64>,
-}
-
-impl OfCaller {
-    /// The number of programs, and true if there may be more.
-    pub(super) fn programs(&self) -> (usize, bool) {
-        let programs = usize::from(self.agent.is_some()) + self.others.len();
-        (programs, programs >= MOST_AGENTS)
-    }
-
-    fn count(&mut self, entry: &Entry<'_>) {
-        if self.refused == 0 {
-            self.first_us = entry.time_us;
-        }
-        self.refused += 1;
-        self.last_us = entry.time_us;
-        if self.programs().1 {
-            return;
-        }
-        let Some(agent) = entry.user_agent().map(hash) else {
-            return;
-        };
-        let is_first = *self.agent.get_or_insert(agent) == agent;
-        if !is_first && !self.others.contains(&agent.get()) {
-            self.others.push(agent.get());
-        }
-    }
-}
-
-/// A hash that is equal in every run.
-fn hash(bytes: &[u8]) -> NonZeroU64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-    hasher.write(bytes);
-    NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN)
 }
 
 impl Tally {
@@ -110,7 +62,8 @@ impl Tally {
             self.first_us = entry.time_us;
             let policies = replay.names().len();
             self.policies.resize(policies, OfPolicy::default());
-            self.refused_callers.resize_with(policies, HashMap::default);
+            self.refused_callers
+                .resize_with(policies, RefusedCallers::default);
             self.routes.resize_with(policies, HashMap::default);
         }
         self.requests += 1;
@@ -155,11 +108,7 @@ impl Tally {
     ) {
         self.refused += 1;
         self.policies[policy].refused += 1;
-        let callers = &mut self.refused_callers[policy];
-        match callers.get_mut(key) {
-            Some(caller) => caller.count(entry),
-            None => callers.entry(key.clone()).or_default().count(entry),
-        }
+        self.refused_callers[policy].count(key, entry);
         let path = entry.path();
         let path = &path[..path.len().min(LONGEST_ROUTE)];
         let routes = &mut self.routes[policy];
@@ -187,31 +136,36 @@ impl Tally {
 
     /// The number of refused callers, as their policies tell them apart.
     pub(super) fn refused_callers(&self) -> usize {
-        self.refused_callers.iter().map(HashMap::len).sum()
+        self.refused_callers.iter().map(RefusedCallers::len).sum()
     }
 
     /// The refused callers with the most refusals.
     pub(super) fn top_callers(&self, most: usize) -> Vec<(usize, String, &OfCaller)> {
-        let policies = self.refused_callers.iter().enumerate();
-        let callers = policies
-            .flat_map(|(policy, callers)| callers.iter().map(move |(key, of)| (policy, key, of)));
-        let mut callers: Vec<_> = callers.collect();
-        callers.sort_unstable_by(|a, b| {
-            let order = |key: &Option<Key>| key.as_ref().map(|key| key.as_bytes().to_vec());
-            b.2.refused
-                .cmp(&a.2.refused)
-                .then_with(|| order(a.1).cmp(&order(b.1)))
-        });
-        let callers = callers.into_iter().take(most);
-        callers
-            .map(|(policy, key, of)| (policy, words(key.as_ref()), of))
+        let order = |row: &(usize, &Option<Key>, &OfCaller)| {
+            let key = row.1.as_ref().map(|key| key.as_bytes().to_vec());
+            (std::cmp::Reverse(row.2.refused), key, row.0)
+        };
+        let mut top: Vec<(usize, &Option<Key>, &OfCaller)> = Vec::new();
+        // A list of all of them would take as much memory again as a million of them have.
+        for (policy, callers) in self.refused_callers.iter().enumerate() {
+            for (key, of) in callers.iter() {
+                top.push((policy, key, of));
+                if top.len() >= 2 * most.max(1_000) {
+                    top.sort_by_cached_key(order);
+                    top.truncate(most);
+                }
+            }
+        }
+        top.sort_by_cached_key(order);
+        let top = top.into_iter().take(most);
+        top.map(|(policy, key, of)| (policy, words(key.as_ref()), of))
             .collect()
     }
 
     /// The refusals of each refused caller, most first.
     pub(super) fn refusals(&self) -> Vec<u64> {
-        let callers = self.refused_callers.iter().flat_map(HashMap::values);
-        let mut refusals: Vec<_> = callers.map(|of| of.refused).collect();
+        let callers = self.refused_callers.iter().flat_map(RefusedCallers::iter);
+        let mut refusals: Vec<_> = callers.map(|(_, of)| of.refused).collect();
         refusals.sort_unstable_by(|one, other| other.cmp(one));
         refusals
     }

@@ -187,7 +187,7 @@ pub(super) fn doubts(simulation: &Simulation) -> Vec<String> {
     }
     if tally.refused > 0 {
         doubts.push("A refused caller may try again: such retries are not in the log.".to_owned());
-        let are_many = |(_, _, of): &(usize, String, &super::tally::OfCaller)| of.programs().1;
+        let are_many = |(_, _, of): &(usize, String, &super::callers::OfCaller)| of.programs().1;
         if tally.top_callers(ROWS).iter().any(are_many) {
             doubts.push(
                 "A caller with many programs is likely to be many people behind one address."

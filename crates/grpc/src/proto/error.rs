@@ -66,7 +66,7 @@ pub enum OptionFault {
         /// The reason.
         error: ParseQuotaError,
     },
-    /// The ids of calls stand in metadata of a name that is none.
+    /// The ids of calls stand in metadata with an invalid name.
     OnceBy {
         /// The name.
         metadata: String,

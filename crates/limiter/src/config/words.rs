@@ -26,7 +26,9 @@ impl Fault {
             None => (None, message),
         };
         let field = field_in(rest).or_else(|| field_in(message));
-        let line = line_in(message).or_else(|| line_of(text, policy?, field));
+        // The first of two policies with one name stands before the one that is too many.
+        let which = usize::from(message.ends_with(DOUBLE));
+        let line = line_in(message).or_else(|| line_of(text, policy?, which, field));
         Self {
             line,
             policy: policy.map(str::to_owned),
@@ -34,6 +36,9 @@ impl Fault {
         }
     }
 }
+
+/// The end of the message about a second policy of one name.
+const DOUBLE: &str = "two policies have this name";
 
 /// The text in quotes after a word, and the rest of the message.
 fn quoted_after<'m>(message: &'m str, word: &str) -> Option<(&'m str, &'m str)> {
@@ -89,14 +94,19 @@ fn line_in(message: &str) -> Option<usize> {
     after[..end.unwrap_or(after.len())].parse().ok()
 }
 
-/// The line of a field of a policy, or of the policy's name. Wherever the format is TOML, YAML or JSON a field stands at the
+/// The line of a field of a policy, or of the policy's name. Of several policies with this name it is that with this number,
+/// counted from 0. Wherever the format is TOML, YAML or JSON a field stands at the
 /// beginning of a line, or behind the name on the same one.
-fn line_of(text: &str, policy: &str, field: Option<&str>) -> Option<usize> {
+fn line_of(text: &str, policy: &str, which: usize, field: Option<&str>) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let names = |line: &&str| has_key(line, "name");
     let is_its =
         |line: &&str| names(line) && line.split(['"', '\'', ' ', ',']).any(|word| word == policy);
-    let at = lines.iter().position(is_its)?;
+    let mut places = (0..lines.len()).filter(|place| is_its(&lines[*place]));
+    let first = places.next()?;
+    // Two on one line have that line.
+    let at = which.checked_sub(1).and_then(|which| places.nth(which));
+    let at = at.unwrap_or(first);
     let Some(field) = field else {
         return Some(at + 1);
     };
@@ -352,6 +362,9 @@ routes = [\"/api\"]
             named
         );
         assert_eq!(place("a limiter without policies limits nothing").0, None);
+        let twice = format!("{FILE}\n[[policies]]\nname = \"login\"\nquotas = \"6/min\"\n");
+        let fault = Fault::find(&twice, "policy \"login\": two policies have this name");
+        assert_eq!(fault.line, Some(13));
         let line = "TOML parse error at line 7, column 1";
         assert_eq!(place(line), (Some(7), None, None));
     }
