@@ -5,7 +5,7 @@ mod simulated;
 use std::time::Duration;
 
 use simulated::{Mutation, simulate};
-use tollgate_core::{Algorithm, Quota, State, Timestamp, decide};
+use tollgate_core::{Algorithm, Calendar, Quota, State, Timestamp, Zone, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Manner, Outcome, Population,
     Verb, Wait, check,
@@ -289,20 +289,10 @@ fn a_charge_shows_although_more_was_lost_than_debts_may_reach() {
         let at = Timestamp::from_micros(sent_us + 100);
         let charges = population.charges(&asked, &keys);
         let decision = decide(at, &charges, &mut [State::full(&quota)][..]);
-        history.attempts.push(Attempt {
-            asker: Asker::default(),
-            limiter: 0,
-            verb: Verb::Decide(asked.to_vec()),
-            waits_at_most_us: None,
-            sent_us,
-            heard_us: sent_us + 200,
-            promised_us: None,
-            outcome: Outcome::of(&Ok(decision)),
-            fallback: None,
-            told: None,
-            left_us: None,
-            asking: None,
-        });
+        let (verb, outcome) = (Verb::Decide(asked.to_vec()), Outcome::of(&Ok(decision)));
+        let asker = Asker::default();
+        let attempt = Attempt::plain(asker, verb, sent_us, sent_us + 200, outcome);
+        history.attempts.push(attempt);
         let lost_us = sent_us - 200;
         let lost = Disturbance::of_all(Effect::MaybeLoss, lost_us, lost_us + 100);
         history.disturbances.push(lost);
@@ -324,6 +314,78 @@ fn a_charge_shows_although_more_was_lost_than_debts_may_reach() {
             "attempt 39, policy 0 of caller 0: said reset after 2000001, and it was 2000000..=2000000"
         ]
     );
+}
+
+/// A case that was found under fire (seed 20261128): a master whose clock was past midnight was asked without an answer, and then a
+/// replica took over by whose clock the day goes on.
+#[test]
+fn a_day_goes_on_by_an_earlier_clock_unless_another_has_surely_begun() {
+    const S: u64 = 1_000_000;
+    let quota = Quota::per_calendar(10, Calendar::day(Zone::named("UTC")));
+    let midnight_us = 20_000 * 86_400 * S;
+    let budget = Budget {
+        policy: 0,
+        caller: 0,
+    };
+    let population = Population::with(1, vec![quota]);
+    let asked = |cost| {
+        vec![AskedCharge {
+            budget,
+            cost,
+            manner: Manner::Enforce,
+        }]
+    };
+    let keys = [population.key(budget.caller)];
+    let wall = |s: u64| midnight_us - 100 * S + s * S;
+    let mut state = [State::full(&quota)];
+    let mut decided = |at_s: u64, cost| {
+        let asked = asked(cost);
+        let charges = population.charges(&asked, &keys);
+        let at = Timestamp::from_micros(wall(at_s) + 100);
+        let decision = decide(at, &charges, &mut state[..]);
+        let (verb, outcome) = (Verb::Decide(asked), Outcome::of(&Ok(decision)));
+        Attempt::plain(
+            Asker::default(),
+            verb,
+            wall(at_s),
+            wall(at_s) + 200,
+            outcome,
+        )
+    };
+    let first = decided(10, 10);
+    let silence = Outcome::Unknown("lost".to_owned());
+    let verb = Verb::Decide(asked(7));
+    let unheard = Attempt::plain(Asker::default(), verb, wall(25), wall(25) + 200, silence);
+    let last = decided(60, 4);
+    assert!(is_admitted(&first.outcome) && is_denied(&last.outcome));
+    let ahead = |s: i64, from_s: u64, to_s: u64| {
+        let clock = Effect::Clock(s * 1_000_000);
+        Disturbance::of_all(clock, wall(from_s), wall(to_s))
+    };
+    let history = History {
+        quotas: vec![quota],
+        attempts: vec![first, unheard, last],
+        disturbances: vec![
+            ahead(80, 20, 21),
+            Disturbance::of_all(Effect::MaybeLoss, wall(30), wall(32)),
+            ahead(0, 30, 32),
+        ],
+        ..History::default()
+    };
+    assert_eq!(wrongs(&history), [""; 0]);
+
+    // and a denial is noticed in a day that another request has used up in part
+    let mut denied = history;
+    let Outcome::Decided(first) = &mut denied.attempts[0].outcome else {
+        panic!("it was decided");
+    };
+    let said = &mut first.verdicts[0];
+    said.taken = 5;
+    said.remaining = 5;
+    denied.attempts[0].verb = Verb::Decide(asked(5));
+    denied.attempts.remove(1);
+    denied.disturbances.clear();
+    assert_eq!(wrongs(&denied).len(), 1);
 }
 
 fn is_about_one_twice(attempt: &Attempt) -> bool {

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use tollgate_core::State;
+use tollgate_core::{Snapshot, State};
 
 use super::credit::Credit;
 use super::rule::{Rule, hastened, is_later};
@@ -38,6 +38,11 @@ impl Most {
 
     pub(super) fn origin(&self) -> Moment {
         self.origin
+    }
+
+    /// Says whether it is one of a calendar's window that begins later.
+    pub(super) fn is_of_window_after(&self, at_us: u64) -> bool {
+        matches!(self.state.snapshot(), Snapshot::Calendar { start_us, .. } if start_us > at_us)
     }
 
     /// Takes an observed charge: see [`take`].

@@ -139,7 +139,9 @@ impl<'a> Trial<'a> {
             self.ask(&kind, at_us, seen.cost)?,
             self.ask(&harsh, at_us, seen.cost)?,
         );
-        let is_blind_above = is_blind || self.is_one_sided;
+        // What may have been taken unheard by a clock that was ahead may not have begun a window, and the one before is back.
+        let is_of_later_window = self.most.is_of_window_after(at_us);
+        let is_blind_above = is_blind || self.is_one_sided || is_of_later_window;
         allowed(seen, &before, &worst, is_blind_above)?;
 
         // A question after a step back leaves the state moved to the new time, whatever its answer.
