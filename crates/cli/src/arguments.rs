@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::doctor::DoctorArguments;
 use crate::figures::{Share, read_period};
@@ -123,7 +123,7 @@ pub(crate) struct SimulateArguments {
     pub(crate) reading: ReadingArguments,
 }
 
-/// Finds limits that would have refused no more than a stated share of the callers of an access log.
+/// Finds limits that would have refused no more than a stated share of the callers of an access log, or of its requests.
 ///
 /// For each caller and 30 rates it finds the least burst that refuses none of the caller's requests. Half of the callers serve to
 /// find the limits, and the other half to check them. Exit codes: 0 limits were found; 1 the log cannot be read; 2 the arguments
@@ -133,7 +133,7 @@ pub(crate) struct SimulateArguments {
 Examples:
   tollgate suggest access.log --refuse 0.1%
   tollgate suggest app.json.log --key header:x-api-key --path '/api/{*path}'
-  tollgate suggest access.log --html report.html
+  tollgate suggest access.log --refuse 1% --of requests --html report.html
   tollgate suggest access.log --path /login --method POST --json")]
 pub(crate) struct SuggestArguments {
     /// The log: plain, gzip or zstd; - is standard input, which is read once, so that requests are not counted.
@@ -141,9 +141,15 @@ pub(crate) struct SuggestArguments {
     /// The part of a request that tells callers apart: ip, user or header:NAME.
     #[arg(long, default_value = "ip")]
     pub(crate) key: Identify,
-    /// The share of callers that may be refused at any time.
+    /// The share of callers that may be refused at any time, or of requests.
     #[arg(long, value_name = "SHARE", default_value = "0.1%")]
     pub(crate) refuse: Share,
+    /// The whole of that share. By requests the log is read some ten times.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) of: Counted,
+    /// Counts the units that requests cost, as the log has them, in place of the requests: a limit on tokens or bytes.
+    #[arg(long)]
+    pub(crate) costs: bool,
     /// Looks only at these paths, in axum's syntax. May be given several times.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) path: Vec<String>,
@@ -157,6 +163,23 @@ pub(crate) struct SuggestArguments {
     pub(crate) pictures: PictureArguments,
     #[command(flatten)]
     pub(crate) reading: ReadingArguments,
+}
+
+/// The whole of a share that may be refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Counted {
+    #[default]
+    Callers,
+    Requests,
+}
+
+impl Counted {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Callers => "callers",
+            Self::Requests => "requests",
+        }
+    }
 }
 
 /// The part of a request that tells callers apart.

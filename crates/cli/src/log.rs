@@ -35,9 +35,14 @@ pub(crate) struct Entry<'l> {
     pub(crate) user: Option<Cow<'l, [u8]>>,
     user_agent: Agent<'l>,
     pub(crate) cost: Option<u64>,
+    /// [`UNKNOWN`], or the duration: an `Option` of it would make each entry longer.
+    duration_us: u64,
     /// Other headers of the request, in lower case.
     pub(crate) headers: Vec<(String, String)>,
 }
+
+/// The duration of a request whose line does not tell it.
+const UNKNOWN: u64 = u64::MAX;
 
 impl<'l> Entry<'l> {
     /// A request of which nothing else is known.
@@ -52,8 +57,14 @@ impl<'l> Entry<'l> {
             user: None,
             user_agent: Agent::None,
             cost: None,
+            duration_us: UNKNOWN,
             headers: Vec::new(),
         }
+    }
+
+    /// The time from the request's beginning, which `time_us` is, to its end.
+    pub(crate) fn duration_us(&self) -> Option<u64> {
+        (self.duration_us != UNKNOWN).then_some(self.duration_us)
     }
 
     /// The program that the caller uses, if the line says it.

@@ -1,5 +1,7 @@
 //! Requests of a log, decided by the library's limiter on the log's own time.
 
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
 use tollgate::config::{ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig, PolicyConfig};
-use tollgate::{Cause, Event, Key, KeyKind, ManualClock, MemoryBackend, PeerAddr, Timestamp};
-use tollgate_limiter::transport::{Admission, PolicySet, Ruling};
+use tollgate::{
+    Cause, Event, Key, KeyKind, ManualClock, MemoryBackend, PeerAddr, Policy, Timestamp,
+};
+use tollgate_limiter::transport::{Admission, Ledger, PolicySet, Ruling};
 
 use crate::failure::Failure;
 use crate::limits::{Kind, Limits, LoggedCost};
@@ -24,9 +28,43 @@ pub(crate) struct Replay {
     request: Request<()>,
     /// True if nothing but the caller's address matters.
     is_by_address: bool,
+    /// The policies that limit how many requests are under way.
+    held_by: Vec<String>,
+    /// The requests that are under way and hold something, the first to end first.
+    under_way: BinaryHeap<Reverse<UnderWay>>,
+    admitted: u64,
     heard: Arc<Mutex<Vec<Heard>>>,
     names: Vec<String>,
     left_out: Vec<String>,
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+struct UnderWay {
+    end_us: u64,
+    /// Requests that end at one time end in the order in which they came.
+    number: u64,
+    ledger: Ledger,
+}
+
+impl PartialEq for UnderWay {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for UnderWay {}
+
+impl PartialOrd for UnderWay {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for UnderWay {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.end_us, self.number).cmp(&(other.end_us, other.number))
+    }
 }
 
 /// A decision that the limiter told of.
@@ -75,7 +113,15 @@ impl Replay {
         let names: Vec<String> = config.policies.iter().map(name).collect();
         let left_out = whole.config().policies.iter().map(name);
         let left_out = left_out.filter(|name| !names.contains(name)).collect();
-        let is_by_address = is_by_address(&config);
+        let is_held = |policy: &&Arc<Policy>| {
+            let mut limits = policy.limits().iter();
+            limits.any(|limit| limit.quota.is_held())
+                && names.iter().any(|name| name == policy.name())
+        };
+        let policies = whole.limiter().policies();
+        let held_by = policies.iter().filter(is_held);
+        let held_by: Vec<_> = held_by.map(|policy| policy.name().to_owned()).collect();
+        let is_by_address = is_by_address(&config) && held_by.is_empty();
         let backend = MemoryBackend::builder()
             .max_keys(MOST_KEYS)
             .clock(clock.clone())
@@ -101,6 +147,9 @@ impl Replay {
             clock,
             request,
             is_by_address,
+            held_by,
+            under_way: BinaryHeap::new(),
+            admitted: 0,
             heard,
             names,
             left_out,
@@ -135,6 +184,9 @@ impl Replay {
         entry: &Entry<'_>,
         decided: &mut Decided,
     ) -> Result<(), Failure> {
+        if !self.held_by.is_empty() {
+            self.end_requests(entry)?;
+        }
         self.clock.set(Timestamp::from_micros(entry.time_us));
         let peer = SocketAddr::new(entry.caller, 0);
         match self.request.extensions_mut().get_mut() {
@@ -143,7 +195,7 @@ impl Replay {
         }
         decided.refused = None;
         if self.is_by_address {
-            if self.is_denied()? {
+            if self.is_denied(entry)? {
                 decided.refused = Some((0, Some(self.caller(entry.caller))));
             }
             return Ok(());
@@ -151,15 +203,49 @@ impl Replay {
         self.decide_by_all_of_it(entry, decided)
     }
 
-    fn is_denied(&self) -> Result<bool, Failure> {
+    /// Ends the requests that are over when this one comes, each at its own time.
+    fn end_requests(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
+        if entry.duration_us().is_none() {
+            let policy = &self.held_by[0];
+            return Err(Failure::invalid(format_args!(
+                "policy {policy:?} limits how many requests are under way, and the log does not tell how long they took; log it, as duration_us in lines of JSON, or leave the policy out with --without {policy}"
+            )));
+        }
+        let is_over = |next: &Reverse<UnderWay>| next.0.end_us <= entry.time_us;
+        while self.under_way.peek().is_some_and(is_over) {
+            if let Some(Reverse(mut over)) = self.under_way.pop() {
+                self.clock.set(Timestamp::from_micros(over.end_us));
+                over.ledger.release();
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn is_denied(&mut self, entry: &Entry<'_>) -> Result<bool, Failure> {
         let limiter = self.limits.limiter();
         let view = limiter.view(&self.request);
-        let is_denied =
-            |ruling: Ruling<'_>| matches!(ruling, Ruling::Denied(_) | Ruling::Refused(_));
-        match limiter.admit(&view, PolicySet::Covering, || true, is_denied) {
-            Admission::Ruled(is_denied) => Ok(is_denied),
+        let holds = !self.held_by.is_empty();
+        let ruled = |ruling: Ruling<'_>| match ruling {
+            Ruling::Denied(_) | Ruling::Refused(_) => (true, None),
+            Ruling::Admitted(judgement) if holds => (false, Some(judgement.ledger())),
+            _ => (false, None),
+        };
+        match limiter.admit(&view, PolicySet::Covering, || true, ruled) {
+            Admission::Ruled((is_denied, ledger)) => {
+                if let Some(ledger) = ledger.filter(Ledger::holds) {
+                    self.admitted += 1;
+                    let duration_us = entry.duration_us().unwrap_or_default();
+                    self.under_way.push(Reverse(UnderWay {
+                        end_us: entry.time_us.saturating_add(duration_us),
+                        number: self.admitted,
+                        ledger,
+                    }));
+                }
+                Ok(is_denied)
+            }
             Admission::Pending(_) => Err(Failure::invalid(
-                "a tier lets requests wait, or limits how many are under way: a log does not tell how long they would stay",
+                "a tier lets requests wait: a log does not tell how long they would stay",
             )),
         }
     }
@@ -177,7 +263,7 @@ impl Replay {
             return Ok(());
         }
         lock(&self.heard).clear();
-        let is_denied = self.is_denied()?;
+        let is_denied = self.is_denied(entry)?;
         for heard in lock(&self.heard).drain(..) {
             let Heard { policy, key, .. } = heard;
             if decided.covered.last() != Some(&policy) {
@@ -292,10 +378,6 @@ fn refuse_what_a_log_cannot_decide(path: &Path, limits: &Limits) -> Result<(), F
         let quotas = || policy.limits().iter().map(|limit| &limit.quota);
         if quotas().any(|quota| quota.to_string().contains(" wait ")) {
             let reason = "it lets requests wait, and a log does not tell which callers would stay";
-            reasons.push((policy.name().to_owned(), reason.to_owned()));
-        }
-        if quotas().any(tollgate::Quota::is_held) {
-            let reason = "it limits how many requests are under way, and a replay does not follow their ends";
             reasons.push((policy.name().to_owned(), reason.to_owned()));
         }
     }

@@ -5,6 +5,7 @@ mod frontier;
 mod json;
 mod pictures;
 mod rates;
+mod requests;
 mod text;
 mod trial;
 
@@ -13,7 +14,7 @@ use tollgate_limiter::transport::Pattern;
 use self::callers::{Callers, Identity};
 use self::frontier::{Choice, Point};
 use self::trial::Trial;
-use crate::arguments::{Identify, SuggestArguments};
+use crate::arguments::{Counted, Identify, SuggestArguments};
 use crate::failure::Failure;
 use crate::log::{Entry, Reading, read};
 use crate::picture;
@@ -37,6 +38,12 @@ struct Suggestion {
 pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
     let terms = asked.reading.terms().map_err(Failure::usage)?;
     let filter = Filter::of(asked)?;
+    let is_read_again = asked.log.as_os_str() != "-";
+    if asked.of == Counted::Requests && !is_read_again {
+        return Err(Failure::usage(
+            "--of requests reads the log several times, and standard input can be read once",
+        ));
+    }
     let mut callers = Callers::default();
     let (mut requests, mut unidentified, mut first_us, mut last_us) = (0, 0, u64::MAX, 0);
     let reading = read(&asked.log, &terms, &mut |entry, _line, _number| {
@@ -47,7 +54,7 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
         first_us = first_us.min(entry.time_us);
         last_us = entry.time_us;
         match identity(&asked.key, entry) {
-            Some(identity) => callers.count(identity, entry.time_us),
+            Some(identity) => callers.count(identity, entry.time_us, cost(asked, entry)),
             None => unidentified += 1,
         }
         Ok(())
@@ -58,20 +65,32 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
             asked.log.display()
         )));
     }
-    let frontier = frontier::of(&callers, asked.refuse);
+    let reread = |each: &mut dyn FnMut(&Identity, &Entry<'_>) -> Result<(), Failure>| {
+        let read_again = read(
+            &asked.log,
+            &terms,
+            &mut |entry, _line, _number| match identity(&asked.key, entry)
+                .filter(|_| filter.covers(entry))
+            {
+                Some(identity) => each(&identity, entry),
+                None => Ok(()),
+            },
+        );
+        read_again.map(drop)
+    };
+    let mut frontier = frontier::of(&callers, asked.refuse);
+    if asked.of == Counted::Requests {
+        requests::refine(&mut callers, asked.refuse, &mut frontier, &|each| {
+            reread(&mut |identity, entry| {
+                each(identity, entry.time_us, cost(asked, entry));
+                Ok(())
+            })
+        })?;
+    }
     let choices = frontier::choices(&frontier);
-    let is_read_again = asked.log.as_os_str() != "-";
     let trial = is_read_again.then(|| {
         let mut trial = Trial::of(&choices)?;
-        read(&asked.log, &terms, &mut |entry, _line, _number| {
-            if !filter.covers(entry) {
-                return Ok(());
-            }
-            match identity(&asked.key, entry) {
-                Some(identity) => trial.decide(&identity, entry),
-                None => Ok(()),
-            }
-        })?;
+        reread(&mut |identity, entry| trial.decide(identity, entry, cost(asked, entry)))?;
         Ok(trial)
     });
     let suggestion = Suggestion {
@@ -121,6 +140,11 @@ impl Filter {
                 .is_ok_and(|path| self.paths.iter().any(|pattern| pattern.covers(path)));
         has_method && has_path
     }
+}
+
+/// The units that a request counts.
+fn cost(asked: &SuggestArguments, entry: &Entry<'_>) -> u64 {
+    entry.cost.filter(|_| asked.costs).unwrap_or(1)
 }
 
 /// The caller of a request.

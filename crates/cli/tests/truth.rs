@@ -71,6 +71,111 @@ fn suggest_finds_the_readers_burst_and_the_callers_that_are_none() {
 }
 
 #[test]
+fn by_requests_the_least_burst_refuses_no_more_of_them_and_one_less_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Vec::new();
+    traffic::write(20_000, &mut log).unwrap();
+    fs::write(folder.path().join("access.log"), log).unwrap();
+
+    let asked = [
+        "suggest",
+        "access.log",
+        "--refuse",
+        "5%",
+        "--of",
+        "requests",
+    ];
+    let suggested = report(&asked, folder.path());
+
+    for choice in suggested["choices"].as_array().unwrap() {
+        let [found, of_found] = numbers(&choice["found"], ["refused", "requests"]);
+        let [checked, of_checked] = numbers(&choice["checked"], ["refused", "requests"]);
+        assert!(found * 20 <= of_found, "{choice:#}");
+        assert_eq!(
+            of_found + of_checked,
+            suggested["requests"].as_u64().unwrap()
+        );
+        // The library's limiter counts the same.
+        assert_eq!(choice["refused_requests"], found + checked, "{choice:#}");
+        // One less would refuse more, of one half or the other.
+        let burst = choice["burst"].as_u64().unwrap();
+        let rate = choice["quota"].as_str().unwrap().split(' ').next().unwrap();
+        let quota = format!("{rate} burst {}", burst - 1);
+        let limits = format!("policies = [{{ name = \"less\", quotas = \"{quota}\" }}]");
+        fs::write(folder.path().join("limits.toml"), limits).unwrap();
+        let replayed = report(&["simulate", "access.log", "limits.toml"], folder.path());
+        let refused = replayed["replay"]["refused"].as_u64().unwrap();
+        assert!(refused > found + checked, "{quota}: {refused}");
+    }
+}
+
+#[test]
+fn requests_under_way_are_counted_by_their_durations() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = "policies = [{ name = \"export\", quotas = \"2 at once\" }]";
+    fs::write(folder.path().join("limits.toml"), limits).unwrap();
+    let line = |at_ms: u64, duration: &str| {
+        let time_us = 1_795_478_400_000_000 + at_ms * 1_000;
+        format!("{{\"time_us\":{time_us},\"address\":\"192.0.2.1\",\"target\":\"/\",{duration}}}\n")
+    };
+    let log = [
+        line(0, "\"duration_us\":100000"),
+        line(10, "\"duration_ms\":20"),
+        // Two are under way.
+        line(20, "\"duration_us\":500000"),
+        // The second has ended at this very time.
+        line(30, "\"duration\":0.05"),
+        line(79, "\"request_time\":\"0.001\""),
+        // So has the fourth.
+        line(80, "\"duration_us\":20001"),
+        line(100, "\"duration_us\":1"),
+        line(100, "\"duration_us\":1"),
+    ];
+    fs::write(folder.path().join("app.log"), log.concat()).unwrap();
+
+    let replayed = report(
+        &[
+            "simulate",
+            "app.log",
+            "limits.toml",
+            "--decisions",
+            "decided",
+        ],
+        folder.path(),
+    );
+
+    let decided = fs::read_to_string(folder.path().join("decided")).unwrap();
+    let refused = decided.lines().filter(|line| line.contains("refuse"));
+    let refused: Vec<_> = refused.map(|line| &line[..1]).collect();
+    assert_eq!(refused, ["3", "5", "8"], "{decided}");
+    assert_eq!(replayed["replay"]["refused"], 3);
+}
+
+#[test]
+fn by_costs_the_burst_is_in_units_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for request in 0..60_u64 {
+        // Twelve callers ask five times at once, for three units each.
+        let time_us = 1_795_478_400_000_000 + request / 5 * 1_000;
+        let address = request / 5;
+        log += &format!(
+            "{{\"time_us\":{time_us},\"address\":\"192.0.2.{address}\",\"method\":\"GET\",\"target\":\"/\",\"cost\":3}}\n"
+        );
+    }
+    fs::write(folder.path().join("app.log"), log).unwrap();
+    for (arguments, burst) in [
+        (&["suggest", "app.log"][..], 5),
+        (&["suggest", "app.log", "--costs"], 15),
+    ] {
+        let suggested = report(arguments, folder.path());
+
+        assert_eq!(suggested["choices"][0]["burst"], burst, "{suggested:#}");
+        assert_eq!(suggested["choices"][0]["refused_requests"], 0);
+    }
+}
+
+#[test]
 fn a_suggested_quota_refuses_in_a_replay_what_was_suggested() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = Vec::new();

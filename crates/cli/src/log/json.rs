@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 
 use super::dates::{Dates, number};
 use super::fields::{address, present, request_line};
-use super::{Agent, Entry, Garbled, Parsed};
+use super::{Agent, Entry, Garbled, Parsed, UNKNOWN};
 
 /// The parts of a request, and the names that fields with them have in the field's logs. The first is ours.
 const KNOWN: &[(Part, &[&str])] = &[
@@ -52,6 +52,9 @@ const KNOWN: &[(Part, &[&str])] = &[
     (Part::User, &["user", "remote_user"]),
     (Part::UserAgent, &["user_agent", "http_user_agent"]),
     (Part::Cost, &["cost"]),
+    (Part::DurationUs, &["duration_us"]),
+    (Part::DurationMs, &["duration_ms", "elapsed_ms"]),
+    (Part::Duration, &["duration", "request_time"]),
 ];
 
 /// A part of a request that a field may hold.
@@ -67,9 +70,13 @@ enum Part {
     User,
     UserAgent,
     Cost,
+    DurationUs,
+    DurationMs,
+    /// In seconds, as nginx has it.
+    Duration,
 }
 
-const PARTS: usize = 10;
+const PARTS: usize = 13;
 
 /// The names of the fields that a log has.
 #[derive(Clone, Debug, Default)]
@@ -148,6 +155,9 @@ impl FieldNames {
             user,
             agent,
             cost,
+            duration_us,
+            duration_ms,
+            duration,
         ] = parts;
         let time_us = time
             .and_then(|time| dates.any(time.as_bytes()))
@@ -171,6 +181,14 @@ impl FieldNames {
             None => Ok(None),
             Some(text) => number(text.as_bytes()).map(Some).ok_or(fault),
         };
+        let durations = [
+            (duration_us, 1),
+            (duration_ms, 1_000),
+            (duration, 1_000_000),
+        ];
+        let duration_us = durations
+            .into_iter()
+            .find_map(|(text, unit_us)| microseconds(&text?, unit_us));
         let status = whole(status, "invalid status")?.unwrap_or_default();
         let there = |text: Option<Cow<'l, str>>| {
             text.filter(|text| present(text.as_bytes()).is_some())
@@ -186,9 +204,22 @@ impl FieldNames {
             user: there(user),
             user_agent: Agent::of(there(agent)),
             cost: whole(cost, "invalid cost")?,
+            duration_us: duration_us.unwrap_or(UNKNOWN),
             headers,
         }))
     }
+}
+
+/// A number of units, with a fraction or without, in whole microseconds.
+fn microseconds(text: &str, unit_us: u64) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let whole: u64 = whole.parse().ok()?;
+    // Digits behind the sixth are less than a microsecond.
+    let fraction = fraction.get(..6).unwrap_or(fraction);
+    let millionths: u64 = format!("{fraction:0<6}").parse().ok()?;
+    whole
+        .checked_mul(unit_us)?
+        .checked_add(millionths * unit_us / 1_000_000)
 }
 
 fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
@@ -270,5 +301,26 @@ impl<'l> Visitor<'l> for Text<'l> {
 
     fn visit_unit<E>(self) -> Result<Self, E> {
         Ok(Self(Cow::Borrowed("")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_whole_microseconds_in_whichever_unit_they_are_written() {
+        for (text, unit_us, expected) in [
+            ("1500", 1, Some(1_500)),
+            ("1.5", 1_000, Some(1_500)),
+            ("0.003", 1_000_000, Some(3_000)),
+            ("2.0000019", 1_000_000, Some(2_000_001)),
+            ("12", 1_000_000, Some(12_000_000)),
+            ("-", 1_000_000, None),
+            ("-1", 1_000_000, None),
+            ("99999999999999999999", 1, None),
+        ] {
+            assert_eq!(microseconds(text, unit_us), expected, "{text}");
+        }
     }
 }

@@ -58,6 +58,22 @@ pub(super) enum Half {
     Checked,
 }
 
+/// Refused requests by rate, of each half of the callers.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    pub(super) found: [u64; RATES],
+    pub(super) checked: [u64; RATES],
+}
+
+impl Refused {
+    fn of(&mut self, half: Half) -> &mut [u64; RATES] {
+        match half {
+            Half::Found => &mut self.found,
+            Half::Checked => &mut self.checked,
+        }
+    }
+}
+
 /// The callers of a log.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
@@ -82,14 +98,15 @@ pub(super) struct Caller {
 
 impl Caller {
     #[inline]
-    fn count(&mut self, time_us: u64) {
+    fn count(&mut self, time_us: u64, cost: u64) {
         self.requests = self.requests.saturating_add(1);
-        let passed_us = time_us.saturating_sub(self.last_us);
-        self.last_us = time_us;
+        let passed_us = self.go_on(time_us);
         let states = self.levels.iter_mut().zip(&mut self.bursts);
         for (rate, (level, burst)) in ALL.iter().zip(states) {
             let drained = passed_us.saturating_mul(rate.limit);
-            *level = level.saturating_sub(drained).saturating_add(rate.period_us);
+            *level = level
+                .saturating_sub(drained)
+                .saturating_add(rate.period_us.saturating_mul(cost));
             if *level > u64::from(*burst) * rate.period_us {
                 let needed = level.div_ceil(rate.period_us);
                 *burst = u32::try_from(needed).unwrap_or(u32::MAX);
@@ -98,8 +115,67 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// The microseconds since the last request.
+    #[inline]
+    fn go_on(&mut self, time_us: u64) -> u64 {
+        let passed_us = time_us.saturating_sub(self.last_us);
+        self.last_us = time_us;
+        passed_us
+    }
+
+    /// Counts the request as refused by each rate whose burst has no room for it. Only what passes is charged.
+    fn try_bursts(
+        &mut self,
+        time_us: u64,
+        cost: u64,
+        bursts: &[u32; RATES],
+        refused: &mut [u64; RATES],
+    ) {
+        let passed_us = self.go_on(time_us);
+        for (place, rate) in ALL.iter().enumerate() {
+            let drained = passed_us.saturating_mul(rate.limit);
+            let level = self.levels[place].saturating_sub(drained);
+            let with_it = level.saturating_add(rate.period_us.saturating_mul(cost));
+            let passes = with_it <= u64::from(bursts[place]).saturating_mul(rate.period_us);
+            self.levels[place] = if passes { with_it } else { level };
+            refused[place] += u64::from(!passes);
+        }
+    }
+}
+
 impl Callers {
-    pub(super) fn count(&mut self, identity: Identity, time_us: u64) {
+    /// Forgets what callers have spent, for another reading.
+    pub(super) fn begin_anew(&mut self) {
+        for caller in self.pieces.iter_mut().flatten() {
+            (caller.last_us, caller.levels) = (0, [0; RATES]);
+        }
+    }
+
+    /// Tries a burst for each rate at a request of a known caller.
+    pub(super) fn try_bursts(
+        &mut self,
+        identity: &Identity,
+        time_us: u64,
+        cost: u64,
+        bursts: &[u32; RATES],
+        refused: &mut Refused,
+    ) {
+        let place = self.places.get(identity).map(|place| *place as usize);
+        let caller = place.and_then(|place| self.pieces[place / PIECE].get_mut(place % PIECE));
+        if let Some(caller) = caller {
+            let refused = refused.of(caller.half);
+            caller.try_bursts(time_us, cost, bursts, refused);
+        }
+    }
+
+    /// The requests of one half.
+    pub(super) fn requests(&self, half: Half) -> u64 {
+        let callers = self.all().filter(|caller| caller.half == half);
+        callers.map(|caller| u64::from(caller.requests)).sum()
+    }
+
+    pub(super) fn count(&mut self, identity: Identity, time_us: u64, cost: u64) {
         let next = self.places.len();
         let place = *self
             .places
@@ -125,7 +201,7 @@ impl Callers {
             }
         }
         if let Some(caller) = self.pieces[place / PIECE].get_mut(place % PIECE) {
-            caller.count(time_us);
+            caller.count(time_us, cost);
         }
     }
 
@@ -166,6 +242,11 @@ mod tests {
 
     /// True if the library refuses one of these requests.
     fn refuses(quota: &str, times_us: &[u64]) -> bool {
+        refused(quota, times_us) > 0
+    }
+
+    /// The number of these requests that the library refuses.
+    fn refused(quota: &str, times_us: &[u64]) -> u64 {
         let clock = ManualClock::new();
         let backend = MemoryBackend::builder().clock(clock.clone()).build();
         let quota: Quota = quota.parse().unwrap();
@@ -174,10 +255,11 @@ mod tests {
             .backend(backend)
             .build()
             .unwrap();
-        times_us.iter().any(|time_us| {
-            clock.set(Timestamp::from_micros(*time_us));
-            !super::super::trial::ask(&limiter, "a", "caller".into()).unwrap()
-        })
+        let is_refused = |time_us: &&u64| {
+            clock.set(Timestamp::from_micros(**time_us));
+            !super::super::trial::ask(&limiter, "a", "caller".into(), 1).unwrap()
+        };
+        times_us.iter().filter(is_refused).count() as u64
     }
 
     #[test]
@@ -195,7 +277,7 @@ mod tests {
                 .collect();
             let mut callers = Callers::default();
             for time_us in &times_us {
-                callers.count(Identity::V4(1), *time_us);
+                callers.count(Identity::V4(1), *time_us, 1);
             }
             let caller = callers.all().next().unwrap();
             for (rate, burst) in ALL.iter().zip(caller.bursts) {
@@ -212,6 +294,36 @@ mod tests {
                         quota(burst - 1)
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_that_is_tried_refuses_as_many_requests_as_the_library_does_by_its_own_rule() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..20 {
+            let pause_us = [10, 1_000, 1_000_000, 100_000_000][random.usize(..4)];
+            let mut time_us = 1_795_478_400_000_000;
+            let mut callers = Callers::default();
+            let mut times_us = Vec::new();
+            for _ in 0..50 {
+                time_us += random.u64(..pause_us);
+                times_us.push(time_us);
+                callers.count(Identity::V4(1), time_us, 1);
+            }
+            let bursts = std::array::from_fn(|_| random.u32(1..9));
+            let mut tried = Refused::default();
+
+            callers.begin_anew();
+            for time_us in &times_us {
+                callers.try_bursts(&Identity::V4(1), *time_us, 1, &bursts, &mut tried);
+            }
+
+            for (place, rate) in ALL.iter().enumerate() {
+                let quota = format!("{} burst {}", rate.text(), bursts[place]);
+                let expected = refused(&quota, &times_us);
+                assert_eq!(tried.found[place], expected, "{quota}, seed {seed}");
             }
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Suggestion;
 use super::frontier::Point;
-use crate::arguments::SuggestArguments;
+use crate::arguments::{Counted, SuggestArguments};
 
 /// Callers in the report.
 const CALLERS: usize = 100;
@@ -16,7 +16,7 @@ pub(super) fn report(asked: &SuggestArguments, suggestion: &Suggestion) -> Strin
         .iter()
         .enumerate()
         .map(|(place, choice)| {
-            let mut value = point(&choice.point);
+            let mut value = point(&choice.point, asked.of);
             value["least_in"] = json!(choice.words);
             value["least_in_us"] = json!(choice.time_us);
             value["refused_requests"] =
@@ -49,20 +49,21 @@ pub(super) fn report(asked: &SuggestArguments, suggestion: &Suggestion) -> Strin
         "whole_seconds": reading.has_whole_seconds,
         "status_429": reading.refused_then,
         "choices": choices.collect::<Vec<_>>(),
-        "frontier": suggestion.frontier.iter().map(point).collect::<Vec<_>>(),
+        "frontier": suggestion.frontier.iter().map(|it| point(it, asked.of)).collect::<Vec<_>>(),
         "top_callers": callers.collect::<Vec<_>>(),
     });
     format!("{report:#}\n")
 }
 
-fn point(point: &Point) -> Value {
+fn point(point: &Point, of: Counted) -> Value {
+    let part = |(refused, all): (u64, u64)| json!({ "refused": refused, of.words(): all });
     let [half, nine, ninety_nine, many, all] = point.distribution;
     json!({
         "quota": point.quota(),
         "rate": point.rate.text(),
         "burst": point.burst,
-        "found": { "refused": point.found.0, "callers": point.found.1 },
-        "checked": { "refused": point.checked.0, "callers": point.checked.1 },
+        "found": part(point.found),
+        "checked": part(point.checked),
         "refused_if_parts_of_seconds_were_known": [point.between.0, point.between.1],
         "bursts": { "50%": half, "90%": nine, "99%": ninety_nine, "99.9%": many, "100%": all },
     })

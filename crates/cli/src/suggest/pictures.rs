@@ -2,7 +2,7 @@
 //! callers that need most.
 
 use super::Suggestion;
-use crate::arguments::SuggestArguments;
+use crate::arguments::{Counted, SuggestArguments};
 use crate::figures::{grouped, moment, percent};
 use crate::picture::{Axis, Chart, Labels, Marks, Page, Section, Tone, over_time, ratio};
 
@@ -15,19 +15,20 @@ const TONES: [Tone; 3] = [Tone::Dark, Tone::Middle, Tone::Light];
 pub(super) fn page(asked: &SuggestArguments, suggestion: &Suggestion) -> Page {
     let title = format!("{}: limits to choose from", asked.log.display());
     let facts = format!(
-        "{} requests of {} callers, {} to {} (UTC). The limits were to refuse {} of the callers at most.",
+        "{} requests of {} callers, {} to {} (UTC). The limits were to refuse {} of the {} at most.",
         grouped(suggestion.requests),
         grouped(suggestion.callers.len() as u64),
         moment(suggestion.first_us),
         moment(suggestion.last_us),
-        asked.refuse
+        asked.refuse,
+        asked.of.words()
     );
     let mut sections = vec![
         Section::Words {
             title: "The whole".to_owned(),
             lines: vec![facts],
         },
-        choices(suggestion),
+        choices(asked, suggestion),
         Section::Chart(frontier(suggestion)),
     ];
     sections.extend(distribution(suggestion).map(Section::Chart));
@@ -48,7 +49,11 @@ pub(super) fn page(asked: &SuggestArguments, suggestion: &Suggestion) -> Page {
     Page { title, sections }
 }
 
-fn choices(suggestion: &Suggestion) -> Section {
+fn choices(asked: &SuggestArguments, suggestion: &Suggestion) -> Section {
+    let of_which = match asked.of {
+        Counted::Callers => "refused of the callers that check it",
+        Counted::Requests => "refused of the requests that check it",
+    };
     let rows = suggestion.choices.iter().enumerate();
     let rows = rows.map(|(number, choice)| {
         let (refused, callers) = choice.point.checked;
@@ -72,7 +77,7 @@ fn choices(suggestion: &Suggestion) -> Section {
         names: vec![
             "quota",
             "lets a caller do the least in",
-            "refused of the callers that check it",
+            of_which,
             "refused requests",
         ],
         rows: rows.collect(),

@@ -1,7 +1,8 @@
 //! The report of `suggest`, for people.
 
 use super::Suggestion;
-use crate::arguments::{Identify, SuggestArguments};
+use super::callers::Half;
+use crate::arguments::{Counted, Identify, SuggestArguments};
 use crate::figures::{duration, grouped, millionths, moment, percent, sparkline, table};
 
 /// Fewer callers say little about others.
@@ -28,11 +29,12 @@ pub(super) fn report(asked: &SuggestArguments, suggestion: &Suggestion) -> Strin
         moment(suggestion.last_us)
     ));
     lines.push(format!(
-        "  found: limits that refuse {} of the callers at most",
-        asked.refuse
+        "  found: limits that refuse {} of the {} at most",
+        asked.refuse,
+        asked.of.words()
     ));
-    choices(suggestion, &mut lines);
-    frontier(suggestion, &mut lines);
+    choices(asked, suggestion, &mut lines);
+    frontier(asked, suggestion, &mut lines);
     distribution(suggestion, &mut lines);
     callers(suggestion, &mut lines);
     lines.push("\nabout the log".to_owned());
@@ -41,7 +43,7 @@ pub(super) fn report(asked: &SuggestArguments, suggestion: &Suggestion) -> Strin
     lines.join("\n") + "\n"
 }
 
-fn choices(suggestion: &Suggestion, lines: &mut Vec<String>) {
+fn choices(asked: &SuggestArguments, suggestion: &Suggestion, lines: &mut Vec<String>) {
     lines.push("\nthree quotas to choose from".to_owned());
     for (place, choice) in suggestion.choices.iter().enumerate() {
         let point = &choice.point;
@@ -58,8 +60,12 @@ fn choices(suggestion: &Suggestion, lines: &mut Vec<String>) {
         ));
         let (found, of_found) = point.found;
         let (checked, of_checked) = point.checked;
+        let of_which = match asked.of {
+            Counted::Callers => "callers from which it was found",
+            Counted::Requests => "requests of the callers from which it was found",
+        };
         lines.push(format!(
-            "    refuses {} of {} callers from which it was found, and {} of the {} others ({})",
+            "    refuses {} of {} {of_which}, and {} of the {} others ({})",
             grouped(found),
             grouped(of_found),
             grouped(checked),
@@ -85,7 +91,7 @@ fn choices(suggestion: &Suggestion, lines: &mut Vec<String>) {
                 ));
             }
         }
-        if suggestion.reading.has_whole_seconds {
+        if suggestion.reading.has_whole_seconds && asked.of == Counted::Callers {
             let (least, most) = point.between;
             lines.push(format!(
                 "    if parts of seconds were known, it would refuse {} callers at least, and {} at most: those that need more than {}",
@@ -97,8 +103,12 @@ fn choices(suggestion: &Suggestion, lines: &mut Vec<String>) {
     }
 }
 
-fn frontier(suggestion: &Suggestion, lines: &mut Vec<String>) {
-    lines.push("\nfor each rate the least burst that refuses no more callers".to_owned());
+fn frontier(asked: &SuggestArguments, suggestion: &Suggestion, lines: &mut Vec<String>) {
+    let of = asked.of.words();
+    lines.push(format!(
+        "\nfor each rate the least burst that refuses no more {of}"
+    ));
+    let refused = format!("refused {of}");
     let rows = suggestion.frontier.iter().map(|point| {
         let refused = point.found.0 + point.checked.0;
         [
@@ -108,12 +118,7 @@ fn frontier(suggestion: &Suggestion, lines: &mut Vec<String>) {
             percent(point.checked.0, point.checked.1),
         ]
     });
-    let names = [
-        "rate",
-        "burst",
-        "refused callers",
-        "share of the half that checks",
-    ];
+    let names = ["rate", "burst", &refused, "share of the half that checks"];
     table(names, rows.collect(), lines);
 }
 
@@ -169,7 +174,10 @@ fn callers(suggestion: &Suggestion, lines: &mut Vec<String>) {
 pub(super) fn doubts(asked: &SuggestArguments, suggestion: &Suggestion) -> Vec<String> {
     let reading = &suggestion.reading;
     let mut doubts = Vec::new();
-    let of_found = suggestion.callers.len().div_ceil(2) as u64;
+    let of_found = match asked.of {
+        Counted::Callers => suggestion.callers.len().div_ceil(2) as u64,
+        Counted::Requests => suggestion.callers.requests(Half::Found),
+    };
     let may_be_refused = asked.refuse.of(of_found);
     let mut say = |words: String| doubts.push(words);
     if suggestion.callers.len() < FEW {
@@ -180,8 +188,9 @@ pub(super) fn doubts(asked: &SuggestArguments, suggestion: &Suggestion) -> Vec<S
     }
     if may_be_refused == 0 {
         say(format!(
-            "{} of {of_found} callers is less than one, so the limits were to refuse none of that half.",
-            asked.refuse
+            "{} of {of_found} {} is less than one, so the limits were to refuse none of that half.",
+            asked.refuse,
+            asked.of.words()
         ));
     }
     if reading.has_whole_seconds {

@@ -1,6 +1,7 @@
 //! A second reading of the log: the chosen quotas decide every request, by the library's limiter.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -54,13 +55,18 @@ impl Trial {
         })
     }
 
-    pub(super) fn decide(&mut self, identity: &Identity, entry: &Entry<'_>) -> Result<(), Failure> {
+    pub(super) fn decide(
+        &mut self,
+        identity: &Identity,
+        entry: &Entry<'_>,
+        cost: u64,
+    ) -> Result<(), Failure> {
         self.clock.set(Timestamp::from_micros(entry.time_us));
         let key = identity.key();
         let mut is_refused = false;
         let counts = self.refused.iter_mut().zip(&mut self.timelines);
         for (name, (refused, timeline)) in self.names.iter().zip(counts) {
-            let passes = ask(&self.limiter, name, key.clone())?;
+            let passes = ask(&self.limiter, name, key.clone(), cost)?;
             timeline.count(entry.time_us, !passes);
             *refused += u64::from(!passes);
             is_refused |= !passes;
@@ -86,8 +92,12 @@ impl Trial {
 }
 
 /// True if the limiter lets one request of a caller pass. The backend is in memory, so that the answer is there at once.
-pub(super) fn ask(limiter: &Limiter, policy: &str, key: Key) -> Result<bool, Failure> {
-    let asked = pin!(limiter.check(policy, key).into_future());
+pub(super) fn ask(limiter: &Limiter, policy: &str, key: Key, cost: u64) -> Result<bool, Failure> {
+    // A cost of 0 is free under any limit.
+    let Some(cost) = NonZeroU64::new(cost) else {
+        return Ok(true);
+    };
+    let asked = pin!(limiter.check(policy, key).cost(cost.get()).into_future());
     match asked.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Ok(outcome.map_err(Failure::invalid)?.is_allowed()),
         Poll::Pending => Err(Failure::invalid(
