@@ -44,6 +44,8 @@ enum Defect {
     ReturnsTwice,
     /// A request that was denied is remembered.
     RemembersDenials,
+    /// A charge comes back twice if its answer comes after its caller has gone.
+    LateReturnsTwice,
 }
 
 impl Defect {
@@ -61,6 +63,14 @@ impl Defect {
         Self::ReturnsTwice,
         Self::RemembersDenials,
     ];
+
+    /// A late answer shows only where there are many.
+    fn one_lost_in(self) -> u8 {
+        match self {
+            Self::LateReturnsTwice => 12,
+            _ => 40,
+        }
+    }
 
     /// The name by which a limiter remembers a request.
     fn key(self, name: OrderName) -> OrderName {
@@ -115,7 +125,7 @@ impl Story {
                 id: self.rng.u32(0..2),
                 cost: self.rng.u64(1..=2),
             };
-            let is_lost = with_faults && self.rng.u8(0..40) == 0;
+            let is_lost = with_faults && self.rng.u8(0..self.defect.one_lost_in()) == 0;
             if is_lost && self.rng.bool() {
                 self.note(name, Outcome::Unknown("lost".to_owned()), None);
                 continue;
@@ -192,6 +202,9 @@ impl Story {
         self.late = later;
         let due: Vec<_> = due;
         for (_, name, receipts) in due {
+            if self.defect == Defect::LateReturnsTwice {
+                self.give_back(name, &receipts);
+            }
             self.give_back(name, &receipts);
         }
     }
@@ -277,6 +290,14 @@ fn every_way_to_charge_an_id_wrongly_is_caught() {
         let under_faults = SEEDS.filter(|&seed| !judged(seed, defect, true).wrong.is_empty());
         assert!(under_faults.count() >= 10, "{defect:?}");
     }
+}
+
+/// Such answers are few, and a budget tells of them only while it has no room for the second credit.
+#[test]
+fn late_answers_that_give_back_their_charges_twice_are_caught() {
+    let defect = Defect::LateReturnsTwice;
+    let caught = (0..60).filter(|&seed| !judged(seed, defect, true).wrong.is_empty());
+    assert!(caught.count() >= 10);
 }
 
 #[test]
