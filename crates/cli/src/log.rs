@@ -46,7 +46,13 @@ const UNKNOWN: u64 = u64::MAX;
 
 impl<'l> Entry<'l> {
     /// A request of which nothing else is known.
-    fn new(time_us: u64, caller: IpAddr, method: &'l [u8], target: &'l [u8], status: u16) -> Self {
+    pub(crate) fn new(
+        time_us: u64,
+        caller: IpAddr,
+        method: &'l [u8],
+        target: &'l [u8],
+        status: u16,
+    ) -> Self {
         Self {
             time_us,
             caller,

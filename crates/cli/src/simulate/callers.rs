@@ -112,3 +112,30 @@ fn row(pieces: &[Vec<(Option<Key>, OfCaller)>], number: u32) -> Option<&(Option<
     let place = number as usize;
     pieces.get(place / PIECE)?.get(place % PIECE)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+    use crate::log::Entry;
+
+    #[test]
+    fn a_caller_has_one_row_however_many_there_are() {
+        let mut callers = RefusedCallers::default();
+        for round in 1..=3 {
+            for number in 0..10_000_u32 {
+                let address = IpAddr::from(Ipv4Addr::from_bits(number));
+                let entry = Entry::new(round, address, b"GET", b"/", 200);
+                callers.count(&Some(Key::address(address, 64)), &entry);
+            }
+        }
+
+        assert_eq!(callers.len(), 10_000);
+        assert_eq!(callers.iter().count(), 10_000);
+        let is_counted = |of: &OfCaller| (of.refused, of.first_us, of.last_us) == (3, 1, 3);
+        assert!(callers.iter().all(|(_, of)| is_counted(of)));
+        // A million of these, with the table and what else a replay has, are less than 200 MB.
+        assert!(size_of::<(Option<Key>, OfCaller)>() <= 88);
+    }
+}

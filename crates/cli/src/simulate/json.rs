@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Simulation;
+use super::rows::{CallerRow, ChangedRow, PathRow, PolicyRow};
 use super::tally::Tally;
 use crate::arguments::SimulateArguments;
 
@@ -39,13 +40,11 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         "replay": replay(tally, names),
     });
     if let (Some((theirs, their_names, difference)), Some(path)) = (against, &asked.against) {
-        let callers = difference.top_callers().into_iter().take(ROWS);
-        let callers = callers.map(|(caller, newly, no_longer)| json!({ "address": caller, "newly_refused": newly, "no_longer_refused": no_longer }));
         report["against"] = json!({
             "limits": path.display().to_string(),
             "newly_refused": difference.newly_refused,
             "no_longer_refused": difference.no_longer_refused,
-            "callers": callers.collect::<Vec<_>>(),
+            "callers": ChangedRow::top(difference, ROWS),
             "replay": replay(theirs, their_names),
         });
     }
@@ -53,34 +52,10 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
 }
 
 fn replay(tally: &Tally, names: &[String]) -> Value {
-    let policies = names.iter().zip(&tally.policies).map(|(name, of)| {
-        json!({
-            "policy": name,
-            "covered": of.covered,
-            "refused": of.refused,
-            "would_refuse_on_trial": of.on_trial,
-            "without_identity": of.unidentified,
-        })
-    });
     let (start_us, width_us, spans) = tally.timeline.columns(SPANS);
     let spans = spans
         .iter()
         .map(|span| json!([span.requests, span.refused]));
-    let callers = tally
-        .top_callers(ROWS)
-        .into_iter()
-        .map(|(policy, caller, of)| {
-            json!({
-                "caller": caller,
-                "policy": names[policy],
-                "refused": of.refused,
-                "first_us": of.first_us,
-                "last_us": of.last_us,
-                "programs": of.programs().0,
-            })
-        });
-    let routes = tally.top_routes(ROWS).into_iter();
-    let routes = routes.map(|(policy, route, refused)| json!({ "path": route, "policy": names[policy], "refused": refused }));
     let samples = tally
         .samples
         .iter()
@@ -92,10 +67,10 @@ fn replay(tally: &Tally, names: &[String]) -> Value {
         "refused_callers": tally.refused_callers(),
         "first_us": tally.first_us,
         "last_us": tally.last_us,
-        "policies": policies.collect::<Vec<_>>(),
+        "policies": PolicyRow::all(tally, names),
         "over_time": { "start_us": start_us, "width_us": width_us, "requests_and_refused": spans.collect::<Vec<_>>() },
-        "callers": callers.collect::<Vec<_>>(),
-        "paths": routes.collect::<Vec<_>>(),
+        "callers": CallerRow::top(tally, names, ROWS),
+        "paths": PathRow::top(tally, names, ROWS),
         "samples": samples.collect::<Vec<_>>(),
     })
 }

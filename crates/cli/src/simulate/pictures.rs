@@ -2,6 +2,7 @@
 //! refusals.
 
 use super::Simulation;
+use super::rows::{CallerRow, PathRow, PolicyRow};
 use super::tally::Tally;
 use crate::arguments::SimulateArguments;
 use crate::figures::{duration, grouped, millionths, moment, percent};
@@ -126,63 +127,31 @@ fn distribution(tally: &Tally) -> Chart {
 }
 
 fn policies(tally: &Tally, names: &[String]) -> Section {
-    let rows = names.iter().zip(&tally.policies).map(|(name, of)| {
-        vec![
-            name.clone(),
-            grouped(of.covered),
-            grouped(of.refused),
-            percent(of.refused, of.covered),
-            grouped(of.on_trial),
-        ]
-    });
+    let rows = PolicyRow::all(tally, names);
     Section::Table {
         title: "Policies".to_owned(),
-        names: vec![
-            "policy",
-            "covers",
-            "refuses",
-            "share",
-            "would refuse (on trial)",
-        ],
-        rows: rows.collect(),
-        bars: tally
-            .policies
-            .iter()
-            .map(|of| millionths(of.refused, of.covered))
-            .collect(),
+        names: PolicyRow::NAMES.into(),
+        bars: (rows.iter().map(|row| millionths(row.refused, row.covered))).collect(),
+        rows: rows.iter().map(|row| row.cells().into()).collect(),
     }
 }
 
 fn callers(tally: &Tally, names: &[String]) -> Section {
-    let callers = tally.top_callers(ROWS);
-    let bars = callers.iter().map(|(_, _, of)| of.refused).collect();
-    let rows = callers.into_iter().map(|(policy, caller, of)| {
-        vec![
-            caller,
-            names[policy].clone(),
-            grouped(of.refused),
-            moment(of.first_us),
-            moment(of.last_us),
-        ]
-    });
+    let rows = CallerRow::top(tally, names, ROWS);
     Section::Table {
         title: "Callers that are refused most".to_owned(),
-        names: vec!["caller", "policy", "refused", "first", "last"],
-        rows: rows.collect(),
-        bars,
+        names: CallerRow::NAMES.into(),
+        bars: rows.iter().map(|row| row.refused).collect(),
+        rows: rows.iter().map(|row| row.cells().into()).collect(),
     }
 }
 
 fn routes(tally: &Tally, names: &[String]) -> Section {
-    let routes = tally.top_routes(ROWS);
-    let bars = routes.iter().map(|(_, _, refused)| *refused).collect();
-    let rows = routes.into_iter();
-    let rows =
-        rows.map(|(policy, route, refused)| vec![route, names[policy].clone(), grouped(refused)]);
+    let rows = PathRow::top(tally, names, ROWS);
     Section::Table {
         title: "Paths that are refused most".to_owned(),
-        names: vec!["path", "policy", "refused"],
-        rows: rows.collect(),
-        bars,
+        names: PathRow::NAMES.into(),
+        bars: rows.iter().map(|row| row.refused).collect(),
+        rows: rows.iter().map(|row| row.cells().into()).collect(),
     }
 }

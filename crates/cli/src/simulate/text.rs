@@ -1,6 +1,7 @@
 //! The report of a replay, for people.
 
 use super::Simulation;
+use super::rows::{CallerRow, ChangedRow, PathRow, PolicyRow};
 use super::tally::Tally;
 use crate::arguments::SimulateArguments;
 use crate::figures::{duration, grouped, millionths, moment, percent, shown, sparkline, table};
@@ -38,14 +39,23 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         percent(tally.refused, tally.requests),
         grouped(tally.refused_callers() as u64)
     ));
-    policies(tally, names, &mut lines);
+    lines.push("\npolicies".to_owned());
+    let rows = PolicyRow::all(tally, names);
+    let rows = rows.iter().map(PolicyRow::cells).collect();
+    table(PolicyRow::NAMES, rows, &mut lines);
     if !left_out.is_empty() {
         lines.push(format!("  takes no part: {}", left_out.join(", ")));
     }
     if tally.refused > 0 {
         over_time(tally, &mut lines);
-        callers(tally, names, &mut lines);
-        routes(tally, names, &mut lines);
+        lines.push("\ncallers that are refused most".to_owned());
+        let rows = CallerRow::top(tally, names, ROWS);
+        let rows = rows.iter().map(CallerRow::cells).collect();
+        table(CallerRow::NAMES, rows, &mut lines);
+        lines.push("\npaths that are refused most".to_owned());
+        let rows = PathRow::top(tally, names, ROWS);
+        let rows = rows.iter().map(PathRow::cells).collect();
+        table(PathRow::NAMES, rows, &mut lines);
         lines.push("\nthe first lines that are refused".to_owned());
         let samples = tally.samples.iter();
         lines.extend(samples.map(|(number, line)| format!("  {number}: {}", shown(line))));
@@ -59,14 +69,9 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
             grouped(difference.newly_refused),
             grouped(difference.no_longer_refused)
         ));
-        let rows = difference.top_callers().into_iter().take(ROWS);
-        let rows =
-            rows.map(|(caller, newly, no_longer)| [caller, grouped(newly), grouped(no_longer)]);
-        table(
-            ["address", "refused now", "pass now"],
-            rows.collect(),
-            &mut lines,
-        );
+        let rows = ChangedRow::top(difference, ROWS);
+        let rows = rows.iter().map(ChangedRow::cells).collect();
+        table(ChangedRow::NAMES, rows, &mut lines);
     }
     let doubts = doubts(simulation);
     if !doubts.is_empty() {
@@ -74,29 +79,6 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         lines.extend(doubts.into_iter().map(|doubt| format!("  {doubt}")));
     }
     lines.join("\n") + "\n"
-}
-
-fn policies(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
-    lines.push("\npolicies".to_owned());
-    let rows = names.iter().zip(&tally.policies).map(|(name, of)| {
-        [
-            name.clone(),
-            grouped(of.covered),
-            grouped(of.refused),
-            percent(of.refused, of.covered),
-            grouped(of.on_trial),
-            grouped(of.unidentified),
-        ]
-    });
-    let names = [
-        "policy",
-        "covers",
-        "refuses",
-        "share",
-        "would refuse (on trial)",
-        "without identity",
-    ];
-    table(names, rows.collect(), lines);
 }
 
 fn over_time(tally: &Tally, lines: &mut Vec<String>) {
@@ -125,38 +107,6 @@ fn over_time(tally: &Tally, lines: &mut Vec<String>) {
     ));
 }
 
-fn callers(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
-    lines.push("\ncallers that are refused most".to_owned());
-    let rows = tally
-        .top_callers(ROWS)
-        .into_iter()
-        .map(|(policy, caller, of)| {
-            let programs = match of.programs() {
-                (0, _) => "?".to_owned(),
-                (many, true) => format!("{many} or more"),
-                (some, false) => some.to_string(),
-            };
-            [
-                caller,
-                names[policy].clone(),
-                grouped(of.refused),
-                moment(of.first_us),
-                moment(of.last_us),
-                programs,
-            ]
-        });
-    let names = ["caller", "policy", "refused", "first", "last", "programs"];
-    table(names, rows.collect(), lines);
-}
-
-fn routes(tally: &Tally, names: &[String], lines: &mut Vec<String>) {
-    lines.push("\npaths that are refused most".to_owned());
-    let rows = tally.top_routes(ROWS).into_iter();
-    let rows =
-        rows.map(|(policy, route, refused)| [route, names[policy].clone(), grouped(refused)]);
-    table(["path", "policy", "refused"], rows.collect(), lines);
-}
-
 /// The facts that the log cannot tell, as far as they matter here.
 pub(super) fn doubts(simulation: &Simulation) -> Vec<String> {
     let Simulation {
@@ -166,10 +116,11 @@ pub(super) fn doubts(simulation: &Simulation) -> Vec<String> {
         ..
     } = simulation;
     let mut doubts = Vec::new();
-    for (name, of) in names.iter().zip(&tally.policies) {
-        if of.unidentified > 0 && of.unidentified == of.covered {
+    for row in PolicyRow::all(tally, names) {
+        if row.without_identity > 0 && row.without_identity == row.covered {
             doubts.push(format!(
-                "The log has no identity for policy {name}: what the policy does with its callers cannot be told. Log the part of a request that its key reads."
+                "The log has no identity for policy {}: what the policy does with its callers cannot be told. Log the part of a request that its key reads.",
+                row.policy
             ));
         }
     }
@@ -187,8 +138,8 @@ pub(super) fn doubts(simulation: &Simulation) -> Vec<String> {
     }
     if tally.refused > 0 {
         doubts.push("A refused caller may try again: such retries are not in the log.".to_owned());
-        let are_many = |(_, _, of): &(usize, String, &super::callers::OfCaller)| of.programs().1;
-        if tally.top_callers(ROWS).iter().any(are_many) {
+        let mut top = CallerRow::top(tally, names, ROWS).into_iter();
+        if top.any(|caller| caller.has_many) {
             doubts.push(
                 "A caller with many programs is likely to be many people behind one address."
                     .to_owned(),
