@@ -82,6 +82,11 @@ const DOORS: &[Door] = &[
                 1,
                 "the class that a check states",
             ),
+            (
+                "limiter/src/limiter/check/joint.rs",
+                1,
+                "the most important class that joint checks state",
+            ),
         ],
     },
     Door {
