@@ -103,7 +103,7 @@ pub const MOST_LOG_ENTRIES: usize = 6 * 1024;
 
 struct Inner {
     snapshot: ArcSwap<Snapshot>,
-    /// The number of times that the policies were replaced.
+    /// The number of times that the policies were replaced or switched.
     generation: AtomicU64,
     /// Held while the policies change.
     switches: Mutex<Switches>,
@@ -372,7 +372,8 @@ impl Limiter {
     }
 
     /// The callers that a policy denied most, and how many it denied at all, since the limiter was built: for operators, who look
-    /// for the one that floods. Policies on trial count the callers that they would deny.
+    /// for the one that floods. A policy that is replaced by one of another name is forgotten, and so are those of handlers at each
+    /// replacement. Policies on trial count the callers that they would deny.
     ///
     /// The memory is bounded, so that a count may be too high: by how much stands [beside it](Offender::error). Each process counts
     /// for itself.
@@ -565,7 +566,7 @@ impl Limiter {
         &self.0.attached
     }
 
-    /// The number of times that the policies were replaced.
+    /// The number of times that the policies were replaced or switched.
     #[doc(hidden)]
     pub fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)

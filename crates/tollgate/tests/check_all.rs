@@ -20,8 +20,8 @@ use common::failing::Failing;
 use common::{Waiting, at_a_standstill};
 use tollgate::key::KeyList;
 use tollgate::{
-    Block, Check, CheckError, Concurrent, JointOutcome, Limiter, OnFailure, Once, Policy,
-    PressureGauge, Quota, RedisBackend, Switch, Tiers, key,
+    Ban, Block, Check, CheckError, Concurrent, JointOutcome, Key, Limiter, OnFailure, OnUnknown,
+    Once, Policy, PressureGauge, Quota, RedisBackend, Switch, Tiers, key,
 };
 use tollgate_testkit::Standalone;
 
@@ -198,7 +198,8 @@ async fn lists_tiers_and_switches_decide_without_a_quota() {
     // An unlimited account has no verdict, and the user's is found beside it.
     let allowed = called(&limiter, 99).await;
     assert!(allowed.is_allowed() && allowed.verdicts(0).is_empty());
-    assert_eq!(allowed.verdicts(1)[0].remaining(), 1);
+    let left = [0, 1, 2].map(|check| allowed.remaining(check));
+    assert_eq!(left, [u64::MAX, 1, 0]);
 
     limiter.switch_all(Switch::Off);
     let allowed = called(&limiter, 99).await;
@@ -247,6 +248,54 @@ async fn the_most_important_class_of_the_checks_is_the_one_that_counts_under_pre
     let urgent = limiter.check("account", "acme").class("critical");
     let let_in = limiter.check_all([urgent, limiter.check("user", "alice")]);
     assert!(let_in.await.unwrap().is_allowed());
+    // Nothing is asked for, and nothing refused.
+    assert!(limiter.check_all([]).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_ban_keeps_out_all_of_the_work_and_has_its_place_among_the_verdicts() {
+    let ban = Ban::after(1, Duration::from_secs(60)).lasting(Duration::from_secs(600));
+    let limiter = over([user().ban(ban), account()]);
+    let ask = async |cost| {
+        let user = limiter.check("user", "alice").cost(cost);
+        let checks = [user, limiter.check("account", "acme")];
+        limiter.check_all(checks).await.unwrap()
+    };
+
+    // The quota, the ban, and the account's quota.
+    let allowed = ask(1).await;
+    assert_eq!([0, 1].map(|check| allowed.verdicts(check).len()), [2, 1]);
+    assert_eq!([0, 1].map(|check| allowed.remaining(check)), [1, 9]);
+    // A denial is the strike that bans.
+    assert!(!ask(2).await.is_allowed());
+    let banned = ask(1).await;
+    assert_eq!([banned.refuses(0), banned.refuses(1)], [true, false]);
+    assert_eq!([0, 1].map(|check| banned.remaining(check)), [0, 9]);
+    assert!(banned.retry_after() > Some(Duration::from_secs(590)));
+}
+
+#[tokio::test]
+async fn tiers_that_have_to_be_asked_for_are_awaited_before_anything_is_charged() {
+    let tiers = Tiers::by_async(Duration::from_secs(60), |key: Key| async move {
+        tokio::task::yield_now().await;
+        match key.text().as_deref() {
+            Some("acme") => Ok(Some("gold")),
+            _ => Err("a database that is away"),
+        }
+    });
+    let tiers = tiers.tier("gold", Quota::per_minute(100));
+    let tiers = tiers.on_unknown(OnUnknown::Deny);
+    let limiter = over([account().tiers(tiers), user()]);
+
+    let allowed = called(&limiter, 60).await;
+    assert_eq!([0, 1].map(|check| allowed.remaining(check)), [40, 1]);
+
+    let unknown = limiter.check("account", "other");
+    let refused = limiter.check_all([limiter.check("user", "alice"), unknown]);
+    let error = refused.await.unwrap_err().to_string();
+    let says = "policy \"account\": the tier or quota of the identity is not known";
+    assert_eq!(error, says);
+    assert_eq!(left(&limiter, "user", "alice").await, 1);
 }
 
 #[tokio::test]

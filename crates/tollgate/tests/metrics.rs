@@ -24,7 +24,7 @@ use tollgate::key::{Global, KeyList};
 use tollgate::{
     Answer, Backend, BackendError, Ban, Block, Capabilities, Charge, Decision, FailureKind, Figure,
     Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, Policy, PressureGauge, Quota,
-    RateLimitLayer, Receipt, Scope, Share, key,
+    RateLimitLayer, Receipt, Scope, Share, Switch, key,
 };
 use tower::{Layer, ServiceExt};
 
@@ -227,6 +227,8 @@ async fn a_replacement_is_counted_with_its_outcome_and_a_version() {
 
     limiter.replace([Policy::new("api", "10/s")]).unwrap();
     limiter.replace([]).unwrap_err();
+    // No replacement.
+    limiter.switch("api", Switch::Off).unwrap();
     limiter.publish_metrics();
     limiter.publish_metrics();
 

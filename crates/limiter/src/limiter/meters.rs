@@ -720,8 +720,9 @@ impl Limiter {
             for (gauge, policies) in told.switched.iter().zip(self.switched_policies()) {
                 gauge.set(policies as f64);
             }
-            told.version.set(self.generation() as f64);
-            told.applied.reaches(read(&meters.applied));
+            let applied = read(&meters.applied);
+            told.version.set(applied as f64);
+            told.applied.reaches(applied);
             told.refused.reaches(read(&meters.refused));
             let is_refused = meters.last_refused.load(Ordering::Relaxed);
             told.last_replacement.set(flag(!is_refused));

@@ -141,13 +141,15 @@ impl Limiter {
         Ok(())
     }
 
-    /// The number of policies that are switched to each state but on.
+    /// The number of policies that are switched to each state but on. While all are, it is one at least: those of handlers are
+    /// not counted, and a limiter may have no others.
     #[cfg(feature = "metrics")]
     pub(super) fn switched_policies(&self) -> [usize; 2] {
-        let snapshot = self.snapshot();
+        let (snapshot, all) = (self.snapshot(), self.switches().all);
         let count = |to| {
             let policies = snapshot.policies.iter();
-            policies.filter(|policy| policy.switch == to).count()
+            let switched = policies.filter(|policy| policy.switch == to).count();
+            switched.max(usize::from(all == to))
         };
         [count(Switch::Shadow), count(Switch::Off)]
     }

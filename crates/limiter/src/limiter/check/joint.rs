@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tollgate_core::{BackendError, MAX_CHARGES, Receipt, Verdict};
 
-use super::outcome::longest_wait;
+use super::outcome::{left, longest_wait};
 use super::{Check, CheckError, Patience};
 use crate::limiter::planning::Question;
 use crate::limiter::{
@@ -47,8 +47,8 @@ enum Step {
     Wrong(CheckError),
     Asked {
         questions: Vec<Question>,
-        /// The most important class of the checks.
-        importance: Rank,
+        /// The most important class of the checks, if there are any.
+        importance: Option<Rank>,
         is_probe: bool,
     },
     Pending(Box<PendingAdmission>),
@@ -63,7 +63,6 @@ impl<'a> JointCheck<'a> {
     ) -> Self {
         let checks: Vec<_> = checks.into_iter().collect();
         let importance = checks.iter().map(|check| check.importance).min();
-        let importance = importance.unwrap_or_else(|| limiter.least_class());
         match questions(limiter, checks) {
             Err(error) => Self {
                 limiter,
@@ -144,7 +143,8 @@ impl Future for JointCheck<'_> {
                     importance,
                     is_probe,
                 } => {
-                    if let Some(refused) = limiter.shed_class(importance, !is_probe) {
+                    let refused = importance.and_then(|it| limiter.shed_class(it, !is_probe));
+                    if let Some(refused) = refused {
                         let refused = Ruling::Refused(refused);
                         return Poll::Ready(JointOutcome::of(&this.parts, refused));
                     }
@@ -196,7 +196,7 @@ impl fmt::Debug for JointCheck<'_> {
 /// assert!(!refused.is_allowed() && refused.retry_after().is_some());
 /// // The account has room, and pays nothing for what the user may not do.
 /// assert_eq!((refused.refuses(0), refused.refuses(1)), (false, true));
-/// assert_eq!(refused.verdicts(0)[0].remaining(), 99);
+/// assert_eq!(refused.remaining(0), 99);
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
@@ -276,7 +276,9 @@ impl JointOutcome {
                 return Err(CheckError::Unavailable(error));
             }
             Ruling::Refused(Rejection::TierUnknown | Rejection::Unidentified(_)) => {
-                let names: Vec<_> = parts.iter().map(|part| part.policy.name()).collect();
+                let asked = parts.iter().map(|part| &part.policy);
+                let asked = asked.filter(|policy| !policy.has_own_quotas_alone());
+                let names: Vec<_> = asked.map(|policy| policy.name()).collect();
                 return Err(CheckError::TierUnknown {
                     policy: names.join(", "),
                 });
@@ -328,11 +330,12 @@ impl JointOutcome {
     /// there was for this check, whatever became of the others. Empty for a check that there is not.
     ///
     /// ```
+    /// use std::time::Duration;
     /// use tollgate::{JointOutcome, Verdict};
     ///
-    /// /// The units that are left for one of the checks.
-    /// fn remaining(outcome: &JointOutcome, check: usize) -> Option<u64> {
-    ///     outcome.verdicts(check).iter().map(Verdict::remaining).min()
+    /// /// The time until all quotas of one of the checks are full again.
+    /// fn reset(outcome: &JointOutcome, check: usize) -> Option<Duration> {
+    ///     outcome.verdicts(check).iter().map(Verdict::reset_after).max()
     /// }
     /// ```
     #[must_use]
@@ -342,6 +345,30 @@ impl JointOutcome {
                 verdicts.get(part.verdicts.clone()).unwrap_or_default()
             }
             _ => &[],
+        }
+    }
+
+    /// The largest cost that one of the checks could have right now: see
+    /// [`CheckOutcome::remaining`](crate::CheckOutcome::remaining). 0 for a check that there is not.
+    ///
+    /// ```
+    /// use tollgate::JointOutcome;
+    ///
+    /// /// The check with the least left, of so many.
+    /// fn tightest(outcome: &JointOutcome, checks: usize) -> Option<usize> {
+    ///     (0..checks).min_by_key(|check| outcome.remaining(*check))
+    /// }
+    /// ```
+    #[must_use]
+    pub fn remaining(&self, check: usize) -> u64 {
+        match (&self.outcome, self.parts.get(check)) {
+            (Outcome::Unlimited, Some(_)) => u64::MAX,
+            (Outcome::Decided(_, ledger), Some(part)) => {
+                let verdicts = ledger.report().verdicts();
+                let verdicts = verdicts.get(part.verdicts.clone());
+                verdicts.and_then(left).unwrap_or(u64::MAX)
+            }
+            _ => 0,
         }
     }
 
@@ -425,14 +452,15 @@ impl JointOutcome {
     }
 
     /// The receipts of the charges in the order of the checks, and then those of their ids: see
-    /// [`CheckOutcome::into_receipts`](crate::CheckOutcome::into_receipts).
+    /// [`CheckOutcome::into_receipts`](crate::CheckOutcome::into_receipts). Credit those of ids first, so that no retry passes by a
+    /// charge that was given back.
     ///
     /// ```
     /// use tollgate::{JointOutcome, Limiter};
     ///
     /// /// Gives everything back: the work was not done.
     /// fn cancel(limiter: &Limiter, outcome: JointOutcome) {
-    ///     for receipt in outcome.into_receipts() {
+    ///     for receipt in outcome.into_receipts().into_iter().rev() {
     ///         limiter.credit(receipt, u64::MAX);
     ///     }
     /// }

@@ -8,7 +8,7 @@ use super::CheckError;
 use crate::limiter::plan::Wish;
 use crate::limiter::planning::Question;
 use crate::limiter::{Judgement, Ledger, Rejection, Ruling};
-use crate::{Block, Policy};
+use crate::{Block, Policy, PolicyVerdict};
 
 /// The answer to a [`Check`](crate::Check), and the guard of what it holds: under a [`Concurrent`](crate::Concurrent) limit keep
 /// it for as long as the work lasts. When it is dropped, what is held is given back.
@@ -147,14 +147,7 @@ impl CheckOutcome {
         let Outcome::Decided { ledger, .. } = &self.outcome else {
             return 0;
         };
-        let verdicts = ledger.report().verdicts().iter();
-        // Nothing passes for those who are banned.
-        let left = verdicts.filter_map(|one| match (one.is_ban(), one.verdict().is_denied()) {
-            (true, true) => Some(0),
-            (true, false) => None,
-            (false, _) => Some(one.verdict().remaining()),
-        });
-        left.min().unwrap_or(0)
+        left(ledger.report().verdicts()).unwrap_or(0)
     }
 
     /// The units that the work may spend: the cost of the check, or for one that asks for [as much as there
@@ -303,6 +296,19 @@ impl Outcome {
             ledger,
         }
     }
+}
+
+/// The least that is left, if there are any verdicts of quotas.
+pub(super) fn left(verdicts: &[PolicyVerdict]) -> Option<u64> {
+    // Nothing passes for those who are banned.
+    let left = verdicts
+        .iter()
+        .filter_map(|one| match (one.is_ban(), one.verdict().is_denied()) {
+            (true, true) => Some(0),
+            (true, false) => None,
+            (false, _) => Some(one.verdict().remaining()),
+        });
+    left.min()
 }
 
 /// The longest wait among the refused quotas, if all of them pass at some time that is known.
