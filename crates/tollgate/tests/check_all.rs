@@ -278,7 +278,7 @@ async fn a_ban_keeps_out_all_of_the_work_and_has_its_place_among_the_verdicts() 
 async fn tiers_that_have_to_be_asked_for_are_awaited_before_anything_is_charged() {
     let tiers = Tiers::by_async(Duration::from_secs(60), |key: Key| async move {
         tokio::task::yield_now().await;
-        match key.text().as_deref() {
+        match key.text() {
             Some("acme") => Ok(Some("gold")),
             _ => Err("a database that is away"),
         }

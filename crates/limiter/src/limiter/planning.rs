@@ -166,7 +166,7 @@ struct Findings {
 }
 
 impl Findings {
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, found: Finding) {
         match (&mut self.waiting, found) {
             (_, Finding::Nothing) => {}
@@ -182,7 +182,7 @@ impl Findings {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn planning(self) -> Planning {
         match self.waiting {
             None => Planning::Now(self.plan),
