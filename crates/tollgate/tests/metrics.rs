@@ -23,8 +23,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use tollgate::key::{Global, KeyList};
 use tollgate::{
     Answer, Backend, BackendError, Ban, Block, Capabilities, Charge, Decision, FailureKind, Figure,
-    Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, Policy, PressureGauge, Quota,
-    RateLimitLayer, Receipt, Scope, Share, Switch, key,
+    Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, OnMissing, OnUnknown, Policy,
+    PressureGauge, Quota, RateLimitLayer, Receipt, Scope, Share, Switch, Tiers, key,
 };
 use tower::{Layer, ServiceExt};
 
@@ -179,6 +179,47 @@ async fn each_way_to_a_decision_has_a_result_of_its_own() {
             "policy=slow,kind=enforced,result=allowed 1",
             "policy=slow,kind=enforced,result=left 1",
             "policy=slow,kind=enforced,result=waited 1",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_no_quota_decides_on_counts_by_its_reason() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let tiers = Tiers::by_async(Duration::from_secs(60), |_: Key| async {
+        Err::<Option<String>, _>("a database that is away")
+    });
+    let tiers = tiers.tier("gold", Quota::per_hour(9));
+    let limiter = metered()
+        .policy(Policy::new("switched", Quota::per_hour(1)).on_demand())
+        .policy(
+            Policy::new("tiered", Quota::per_hour(1))
+                .tiers(tiers.on_unknown(OnUnknown::Deny))
+                .on_demand(),
+        )
+        .policy(
+            Policy::new("keyed", Quota::per_hour(1))
+                .key(key::Header::new("x-key"))
+                .on_missing(OnMissing::Deny),
+        )
+        .build()
+        .unwrap();
+    limiter.switch("switched", Switch::Off).unwrap();
+
+    ask(&limiter, "switched", "alice").await;
+    let caller = limiter.client_key("192.0.2.7".parse().unwrap());
+    let unknown = limiter.check("tiered", caller).await;
+    assert!(unknown.is_err());
+    // Without the header.
+    send(&limiter, 1).await;
+
+    assert_eq!(
+        decisions(&page),
+        [
+            "policy=keyed,kind=enforced,result=unidentified 1",
+            "policy=switched,kind=enforced,result=off 1",
+            "policy=tiered,kind=enforced,result=tier_unknown 1",
         ]
     );
 }

@@ -91,8 +91,12 @@ async fn an_option_takes_the_quotas_that_a_policy_takes() {
         "30/min; 5 at once",
         "5 at once",
         "10/min interval-refill burst 30",
+        "100/s burst 1 warm up 10s",
         "none",
-    ] {
+    ]
+    .into_iter()
+    .chain(cfg!(feature = "calendar").then_some("1000/month in Europe/Berlin"))
+    {
         let contract = contract("", &limit(&format!(r#"quota: "{quotas}" name: "place""#)));
         let expected = Policy::new("place", quotas).grpc("shop.v1.Orders/Place");
         let policies = contract.policies().unwrap();

@@ -201,7 +201,7 @@ fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
             api(1, Some("on_failure")),
             "on_failure",
         ),
-        (format!("{TEN}{TEN}"), api(2, None), "two policies"),
+        (format!("{TEN}{TEN}"), api(5, None), "two policies"),
         (
             format!("{TEN}quotas = \"\"\n"),
             (Some(4), None, None),
@@ -352,8 +352,12 @@ async fn a_task_looks_at_the_file_until_the_watch_is_dropped() {
         false
     };
 
+    let written = tokio::time::Instant::now();
     fs::write(&path, TEN.replace("api", "app")).unwrap();
     assert!(has("app").await);
+    // Every two seconds; and this looks ten times a second.
+    let took = written.elapsed();
+    assert!(took <= std::time::Duration::from_millis(2_200), "{took:?}");
 
     drop(watch);
     fs::write(&path, TEN).unwrap();

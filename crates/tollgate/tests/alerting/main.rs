@@ -246,6 +246,10 @@ fn each_alert_fires_while_something_is_wrong_and_resolves_afterwards() {
         seen.borrow().is_superset(&expected)
     });
 
+    // and each question of the dashboard has an answer
+    let unanswered = || prometheus.unanswered();
+    eventually(|| format!("{:?}", unanswered()), || unanswered().is_empty());
+
     // when all is well again
     for network in &networks {
         network.set(Weather::default());

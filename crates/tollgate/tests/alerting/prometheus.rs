@@ -116,6 +116,27 @@ impl Prometheus {
         series.iter().filter(|one| one["value"][1] == "1").count()
     }
 
+    /// Answers each question of the dashboard that ships, for all servers and policies, and returns those that are about nothing.
+    pub(crate) fn unanswered(&self) -> Vec<String> {
+        let page = include_str!("../../../../docs/operating/dashboard.json");
+        let dashboard: serde_json::Value = serde_json::from_str(page).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap().iter();
+        let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+        let questions = targets.map(|target| target["expr"].as_str().unwrap());
+        let is_unanswered = |question: &&str| {
+            let asked = question.replace("$job", ".*").replace("$policy", ".*");
+            let asked = asked.replace("$__rate_interval", &faster("5m"));
+            let mut path = String::from("/api/v1/query?query=");
+            for byte in asked.bytes() {
+                write!(path, "%{byte:02X}").unwrap();
+            }
+            let answer = self.ask(&path);
+            assert_eq!(answer["status"], "success", "{asked}: {answer}");
+            answer["data"]["result"].as_array().unwrap().is_empty()
+        };
+        questions.filter(is_unanswered).map(str::to_owned).collect()
+    }
+
     /// The alerts that are firing now.
     pub(crate) fn firing(&self) -> BTreeSet<(String, String)> {
         let answer = self.ask("/api/v1/alerts");
