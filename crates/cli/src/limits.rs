@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tollgate::config::{
-    self, ConfigFile, CostConfig, EntryConfig, KeyConfig, LimiterConfig, PolicyConfig, Registry,
-    ReloadError, TierSource,
+    self, ConfigFile, CostConfig, EntryConfig, KeyConfig, LimiterConfig, PolicyConfig,
+    QuotasConfig, Registry, ReloadError, TierSource,
 };
 use tollgate::key::{self, KeyList};
 use tollgate::{Key, Limiter, LimiterBuilder, NetworkList, Quota, QuotaLookup, Tiers};
@@ -169,6 +169,19 @@ fn names_in(config: &LimiterConfig) -> Vec<Registered> {
         }
     }
     names.into_iter().collect()
+}
+
+/// The quotas that a policy has, in whatever tier they are.
+pub(crate) fn quotas_of(policy: &PolicyConfig) -> impl Iterator<Item = Quota> {
+    let tiers = policy.tiers.iter().flat_map(|tiers| tiers.quotas.values());
+    let texts = std::iter::once(&policy.quotas).chain(tiers);
+    let texts = texts.flat_map(|quotas| match quotas {
+        QuotasConfig::One(text) => vec![text],
+        QuotasConfig::Many(texts) => texts.iter().collect(),
+        QuotasConfig::Named(texts) => texts.values().collect(),
+    });
+    // The limiter has been built of them: other texts say that there is no quota.
+    texts.flat_map(|text| Quota::parse_all(text).unwrap_or_default())
 }
 
 /// The keys that a policy has, whatever they are for.

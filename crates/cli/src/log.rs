@@ -18,7 +18,7 @@ use std::net::IpAddr;
 
 pub(crate) use self::json::FieldNames;
 pub(crate) use self::parser::Format;
-pub(crate) use self::reading::{Reading, Terms, read};
+pub(crate) use self::reading::{Reading, Terms, Unused, read};
 
 /// A request, as a line of a log tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use tollgate::{
 use tollgate_limiter::transport::{Admission, Ledger, PolicySet, Ruling};
 
 use crate::failure::Failure;
-use crate::limits::{Kind, Limits, LoggedCost};
+use crate::limits::{Kind, Limits, LoggedCost, quotas_of};
 use crate::log::Entry;
 
 /// The keys that the memory backend may hold: more callers than a log of a day has, so that none is forgotten.
@@ -113,14 +113,9 @@ impl Replay {
         let names: Vec<String> = config.policies.iter().map(name).collect();
         let left_out = whole.config().policies.iter().map(name);
         let left_out = left_out.filter(|name| !names.contains(name)).collect();
-        let is_held = |policy: &&Arc<Policy>| {
-            let mut limits = policy.limits().iter();
-            limits.any(|limit| limit.quota.is_held())
-                && names.iter().any(|name| name == policy.name())
-        };
-        let policies = whole.limiter().policies();
-        let held_by = policies.iter().filter(is_held);
-        let held_by: Vec<_> = held_by.map(|policy| policy.name().to_owned()).collect();
+        let policies = config.policies.iter();
+        let held_by = policies.filter(|policy| quotas_of(policy).any(|quota| quota.is_held()));
+        let held_by: Vec<_> = held_by.map(name).collect();
         let is_by_address = is_by_address(&config) && held_by.is_empty();
         let backend = MemoryBackend::builder()
             .max_keys(MOST_KEYS)
@@ -177,6 +172,26 @@ impl Replay {
         self.limits.limiter().client_key(address)
     }
 
+    /// The part of a line without which a request cannot be decided.
+    #[inline]
+    pub(crate) fn lacking(&mut self, entry: &Entry<'_>) -> Option<String> {
+        if self.held_by.is_empty() || entry.duration_us().is_some() {
+            return None;
+        }
+        self.put_caller(entry);
+        self.put(entry)?;
+        let limiter = self.limits.limiter();
+        let mut policies = limiter.unmet(&limiter.view(&self.request)).into_iter();
+        let covers = |(policy, unmet): &(Arc<Policy>, Option<_>)| {
+            unmet.is_none() && self.held_by.iter().any(|name| name == policy.name())
+        };
+        let (policy, _) = policies.find(covers)?;
+        let policy = policy.name();
+        Some(format!(
+            "policy {policy} limits how many requests are under way, and the line does not tell how long this one took; log it, as duration_us in lines of JSON, or leave the policy out with --without {policy}"
+        ))
+    }
+
     /// Decides a request at its time.
     #[inline]
     pub(crate) fn decide(
@@ -185,14 +200,10 @@ impl Replay {
         decided: &mut Decided,
     ) -> Result<(), Failure> {
         if !self.held_by.is_empty() {
-            self.end_requests(entry)?;
+            self.end_requests(entry.time_us);
         }
         self.clock.set(Timestamp::from_micros(entry.time_us));
-        let peer = SocketAddr::new(entry.caller, 0);
-        match self.request.extensions_mut().get_mut() {
-            Some(PeerAddr(address)) => *address = peer,
-            None => drop(self.request.extensions_mut().insert(PeerAddr(peer))),
-        }
+        self.put_caller(entry);
         decided.refused = None;
         if self.is_by_address {
             if self.is_denied(entry)? {
@@ -204,21 +215,14 @@ impl Replay {
     }
 
     /// Ends the requests that are over when this one comes, each at its own time.
-    fn end_requests(&mut self, entry: &Entry<'_>) -> Result<(), Failure> {
-        if entry.duration_us().is_none() {
-            let policy = &self.held_by[0];
-            return Err(Failure::invalid(format_args!(
-                "policy {policy:?} limits how many requests are under way, and the log does not tell how long they took; log it, as duration_us in lines of JSON, or leave the policy out with --without {policy}"
-            )));
-        }
-        let is_over = |next: &Reverse<UnderWay>| next.0.end_us <= entry.time_us;
+    fn end_requests(&mut self, time_us: u64) {
+        let is_over = |next: &Reverse<UnderWay>| next.0.end_us <= time_us;
         while self.under_way.peek().is_some_and(is_over) {
             if let Some(Reverse(mut over)) = self.under_way.pop() {
                 self.clock.set(Timestamp::from_micros(over.end_us));
                 over.ledger.release();
             }
         }
-        Ok(())
     }
 
     #[inline]
@@ -227,6 +231,11 @@ impl Replay {
         let view = limiter.view(&self.request);
         let holds = !self.held_by.is_empty();
         let ruled = |ruling: Ruling<'_>| match ruling {
+            // A policy on trial may hold something of a request that another one refuses. The answer to that is given at once.
+            Ruling::Denied(judgement) if holds => {
+                judgement.ledger().release();
+                (true, None)
+            }
             Ruling::Denied(_) | Ruling::Refused(_) => (true, None),
             Ruling::Admitted(judgement) if holds => (false, Some(judgement.ledger())),
             _ => (false, None),
@@ -245,7 +254,7 @@ impl Replay {
                 Ok(is_denied)
             }
             Admission::Pending(_) => Err(Failure::invalid(
-                "a tier lets requests wait: a log does not tell how long they would stay",
+                "a request would have to wait for its decision, and a log does not tell how long it would stay",
             )),
         }
     }
@@ -283,6 +292,15 @@ impl Replay {
             }
         }
         Ok(())
+    }
+
+    #[inline]
+    fn put_caller(&mut self, entry: &Entry<'_>) {
+        let peer = SocketAddr::new(entry.caller, 0);
+        match self.request.extensions_mut().get_mut() {
+            Some(PeerAddr(address)) => *address = peer,
+            None => drop(self.request.extensions_mut().insert(PeerAddr(peer))),
+        }
     }
 
     /// Makes the request of a line of the log.
@@ -374,11 +392,10 @@ fn refuse_what_a_log_cannot_decide(path: &Path, limits: &Limits) -> Result<(), F
         );
         reasons.push((name.policy.clone(), reason));
     }
-    for policy in limits.limiter().policies() {
-        let quotas = || policy.limits().iter().map(|limit| &limit.quota);
-        if quotas().any(|quota| quota.to_string().contains(" wait ")) {
+    for policy in &limits.config().policies {
+        if quotas_of(policy).any(|quota| quota.waits()) {
             let reason = "it lets requests wait, and a log does not tell which callers would stay";
-            reasons.push((policy.name().to_owned(), reason.to_owned()));
+            reasons.push((policy.name.clone(), reason.to_owned()));
         }
     }
     let Some((policy, _)) = reasons.first() else {

@@ -14,7 +14,7 @@ use std::path::Path;
 use self::tally::{Difference, Tally};
 use crate::arguments::SimulateArguments;
 use crate::failure::Failure;
-use crate::log::{Reading, read};
+use crate::log::{Reading, Unused, read};
 use crate::picture;
 use crate::replay::{Decided, Replay};
 
@@ -44,6 +44,11 @@ pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
     let mut tally = Tally::default();
     let (mut decided, mut decided_by_other) = (Decided::default(), Decided::default());
     let reading = read(&asked.log, &terms, &mut |entry, line, number| {
+        let others = other.iter_mut().map(|(other, ..)| other);
+        let mut replays = std::iter::once(&mut replay).chain(others);
+        if let Some(lacking) = replays.find_map(|replay| replay.lacking(entry)) {
+            return Err(Unused::Line(lacking));
+        }
         replay.decide(entry, &mut decided)?;
         tally.count(&replay, entry, line, number, &decided);
         if let Some((other, their_tally, difference)) = &mut other {
@@ -53,7 +58,7 @@ pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
             difference.count(replay.caller(entry.caller), ours, theirs);
         }
         match &mut decisions {
-            Some(decisions) => decisions.write(number, &decided, replay.names()),
+            Some(decisions) => Ok(decisions.write(number, &decided, replay.names())?),
             None => Ok(()),
         }
     })?;

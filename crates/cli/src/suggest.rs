@@ -72,7 +72,7 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
             &mut |entry, _line, _number| match identity(&asked.key, entry)
                 .filter(|_| filter.covers(entry))
             {
-                Some(identity) => each(&identity, entry),
+                Some(identity) => Ok(each(&identity, entry)?),
                 None => Ok(()),
             },
         );

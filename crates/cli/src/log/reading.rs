@@ -1,5 +1,6 @@
 //! A log from its first line to its last: in the order of its times, with garbled lines counted.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use super::lines::Lines;
 use super::parser::Parser;
 use super::progress::{Progress, ReadBytes};
-use super::{Entry, FieldNames, Format, Garbled, Parsed, source};
+use super::{Entry, FieldNames, Format, Parsed, source};
 use crate::failure::Failure;
 use crate::figures::{Share, duration, shown};
 
@@ -43,7 +44,7 @@ pub(crate) struct Reading {
     pub(crate) without_request: u64,
     pub(crate) garbled: u64,
     /// The first garbled lines: number, reason, text.
-    pub(crate) samples: Vec<(u64, Garbled, String)>,
+    pub(crate) samples: Vec<(u64, Cow<'static, str>, String)>,
     /// Requests that were sorted in, because a later one stood before them.
     pub(crate) sorted: u64,
     /// True if no time has a fraction of a second.
@@ -53,8 +54,50 @@ pub(crate) struct Reading {
     pub(crate) format: Option<Format>,
 }
 
+impl Reading {
+    fn garble(&mut self, line: &[u8], number: u64, reason: impl Into<Cow<'static, str>>) {
+        self.garbled += 1;
+        if self.samples.len() < SAMPLES {
+            let text = String::from_utf8_lossy(line).chars().take(200).collect();
+            self.samples.push((number, reason.into(), text));
+        }
+    }
+
+    fn give(
+        &mut self,
+        entry: &Entry<'_>,
+        line: &[u8],
+        number: u64,
+        each: &mut Each<'_>,
+    ) -> Result<(), Failure> {
+        match each(entry, line, number) {
+            Ok(()) => {
+                self.requests += 1;
+                self.refused_then += u64::from(entry.status == 429);
+            }
+            Err(Unused::Line(reason)) => self.garble(line, number, reason),
+            Err(Unused::Rest(failure)) => return Err(failure),
+        }
+        Ok(())
+    }
+}
+
+/// The reason why a request of a log was not used.
+pub(crate) enum Unused {
+    /// The line lacks a part: it counts as garbled.
+    Line(String),
+    /// Nothing can go on.
+    Rest(Failure),
+}
+
+impl From<Failure> for Unused {
+    fn from(failure: Failure) -> Self {
+        Self::Rest(failure)
+    }
+}
+
 /// The use of a request: its entry, its line, and the number of that.
-pub(crate) type Each<'e> = dyn FnMut(&Entry<'_>, &[u8], u64) -> Result<(), Failure> + 'e;
+pub(crate) type Each<'e> = dyn FnMut(&Entry<'_>, &[u8], u64) -> Result<(), Unused> + 'e;
 
 /// Reads a log, and gives each request with its line and the number of that to `each`, in the order of their times.
 pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Reading, Failure> {
@@ -73,6 +116,7 @@ pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Re
             continue;
         }
         reading.lines += 1;
+        let garbled = reading.garbled;
         let parser = parser.get_or_insert_with(|| {
             let format = terms.format.unwrap_or_else(|| Format::of(line.text));
             Parser::new(format, terms.names.clone())
@@ -83,13 +127,11 @@ pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Re
         };
         match parsed {
             Ok(Parsed::Request(entry)) => {
-                reading.requests += 1;
-                reading.refused_then += u64::from(entry.status == 429);
                 if terms.reorder.is_zero() {
                     order
                         .follow(entry.time_us)
                         .map_err(|late| late.at(path, number))?;
-                    each(&entry, line.text, number)?;
+                    reading.give(&entry, line.text, number, each)?;
                 } else {
                     let time_us = entry.time_us;
                     reading.sorted += u64::from(time_us < order.latest_us);
@@ -97,27 +139,20 @@ pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Re
                         .keep(time_us, line.text, number)
                         .map_err(|late| late.at(path, number))?;
                     while let Some(kept) = order.next() {
-                        give(&kept, parser, each)?;
+                        give(&kept, parser, &mut reading, each)?;
                     }
                 }
             }
             Ok(Parsed::Nothing) => reading.without_request += 1,
-            Err(reason) => {
-                reading.garbled += 1;
-                if reading.samples.len() < SAMPLES {
-                    let text = String::from_utf8_lossy(line.text);
-                    let text = text.chars().take(200).collect();
-                    reading.samples.push((number, reason, text));
-                }
-                if reading.lines >= BEFORE_JUDGING {
-                    judge(path, &reading, parser.format, terms.garbled)?;
-                }
-            }
+            Err(reason) => reading.garble(line.text, number, reason),
+        }
+        if reading.garbled > garbled && reading.lines >= BEFORE_JUDGING {
+            judge(path, &reading, parser.format, terms.garbled)?;
         }
     }
     if let Some(parser) = &mut parser {
         while let Some(kept) = order.rest() {
-            give(&kept, parser, each)?;
+            give(&kept, parser, &mut reading, each)?;
         }
         reading.format = Some(parser.format);
         reading.has_whole_seconds = !parser.dates.saw_fraction;
@@ -130,10 +165,15 @@ pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Re
     Ok(reading)
 }
 
-fn give(kept: &Kept, parser: &mut Parser, each: &mut Each<'_>) -> Result<(), Failure> {
+fn give(
+    kept: &Kept,
+    parser: &mut Parser,
+    reading: &mut Reading,
+    each: &mut Each<'_>,
+) -> Result<(), Failure> {
     // It could be read before.
     match parser.parse(&kept.line) {
-        Ok(Parsed::Request(entry)) => each(&entry, &kept.line, kept.number),
+        Ok(Parsed::Request(entry)) => reading.give(&entry, &kept.line, kept.number, each),
         _ => Ok(()),
     }
 }
@@ -144,7 +184,7 @@ fn judge(path: &Path, reading: &Reading, format: Format, most: Share) -> Result<
         return Ok(());
     }
     let mut message = format!(
-        "{}: {} of {} lines cannot be read as {format:?}, more than {most}; name the format with --format, or go on with --garbled 100%",
+        "{}: {} of {} lines cannot be used, read as {format:?}: more than {most}; name another format with --format, or go on with --garbled 100%",
         path.display(),
         reading.garbled,
         reading.lines

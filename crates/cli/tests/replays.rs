@@ -1,0 +1,150 @@
+//! Logs and limits from which a replay has to take more than the obvious: each is decided as a running limiter would.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/program.rs"]
+mod program;
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use self::program::{Ran, tollgate};
+
+const START_US: u64 = 1_795_478_400_000_000;
+
+/// A log and the limits that decide it.
+struct Case {
+    folder: TempDir,
+}
+
+impl Case {
+    fn of(limits: &str, log: impl AsRef<[u8]>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("limits.toml"), limits).unwrap();
+        fs::write(folder.path().join("app.log"), log).unwrap();
+        Self { folder }
+    }
+
+    fn run(&self, more: &[&str]) -> Ran {
+        let arguments = ["simulate", "app.log", "limits.toml"];
+        tollgate(self.folder.path(), &[&arguments, more].concat())
+    }
+
+    fn json(&self, more: &[&str]) -> Value {
+        let ran = self.run(&[more, &["--json"]].concat());
+        serde_json::from_str(ran.words()).unwrap()
+    }
+
+    /// The numbers of the refused lines.
+    fn refused(&self, more: &[&str]) -> Vec<u64> {
+        let ran = self.run(&[more, &["--decisions", "decided"]].concat());
+        ran.words();
+        let decided = fs::read_to_string(self.folder.path().join("decided")).unwrap();
+        let refused = decided.lines().filter(|line| line.contains("refuse"));
+        let numbers = refused.map(|line| line.split(' ').next().unwrap().parse().unwrap());
+        numbers.collect()
+    }
+}
+
+/// A line of JSON at a time, with these further fields.
+fn line(at_ms: u64, more: &str) -> String {
+    let time_us = START_US + at_ms * 1_000;
+    format!("{{\"time_us\":{time_us},\"address\":\"192.0.2.1\",\"target\":\"/\"{more}}}\n")
+}
+
+#[test]
+fn places_of_a_tier_come_back_at_the_end_of_a_request() {
+    let limits = r#"
+        [[policies]]
+        name = "api"
+        quotas = "30/min"
+        key = { header = "x-api-key" }
+        tiers = { by = { gold-key = "gold" }, quotas = { gold = "2 at once" } }
+    "#;
+    let more = ",\"http_x_api_key\":\"gold-key\",\"duration_us\":1000";
+    let log: String = (0..20).map(|request| line(request * 10, more)).collect();
+
+    assert!(Case::of(limits, log).refused(&[]).is_empty());
+}
+
+#[test]
+fn a_tier_that_waits_is_told_by_its_policy_before_the_log_is_read() {
+    let limits = r#"
+        [[policies]]
+        name = "api"
+        quotas = "30/min"
+        key = { header = "x-api-key" }
+        tiers = { by = { gold-key = "gold" }, quotas = { gold = "10/s burst 1 wait 2s" } }
+    "#;
+    let ran = Case::of(limits, line(0, "")).run(&[]);
+
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.err.contains("policy api: it lets requests wait"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn places_on_trial_come_back_from_requests_that_another_policy_refuses() {
+    let limits = r#"
+        [[policies]]
+        name = "rate"
+        quotas = "1/h burst 1"
+
+        [[policies]]
+        name = "places"
+        quotas = "2 at once"
+        shadow = true
+    "#;
+    let more = ",\"duration_us\":1000";
+    let log: String = (0..10).map(|request| line(request * 10, more)).collect();
+    let report = Case::of(limits, log).json(&[]);
+
+    assert_eq!(report["replay"]["refused"], 9);
+    let policies = report["replay"]["policies"].as_array().unwrap();
+    let places = policies.iter().find(|policy| policy["policy"] == "places");
+    assert_eq!(places.unwrap()["would_refuse_on_trial"], 0, "{report:#}");
+}
+
+#[test]
+fn a_line_without_a_duration_matters_only_where_one_is_needed_and_counts_as_garbled_there() {
+    let limits = r#"
+        [[policies]]
+        name = "export"
+        quotas = "1 at once"
+        routes = ["/"]
+
+        [[policies]]
+        name = "rest"
+        quotas = "1/h burst 2"
+        routes = ["/rest"]
+    "#;
+    let elsewhere = line(0, "").replace("\"/\"", "\"/rest\"");
+    let log = [
+        line(0, ",\"duration\":\"-\""),
+        line(0, ",\"duration_us\":1000"),
+        line(0, ",\"duration_us\":null"),
+        elsewhere.clone(),
+        elsewhere.clone(),
+        elsewhere,
+        line(0, ",\"duration_us\":1000"),
+    ];
+    let case = Case::of(limits, log.concat());
+
+    assert_eq!(case.refused(&["--garbled", "30%"]), [6, 7]);
+    let report = case.json(&["--garbled", "30%"]);
+    assert_eq!(report["garbled"]["lines"], 2);
+    assert_eq!(report["garbled"]["samples"][0]["line"], 1);
+    assert_eq!(report["replay"]["requests"], 5);
+    let ran = case.run(&[]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(
+        ran.err.contains("line 1: policy export limits how many")
+            && ran.err.contains("--without export"),
+        "{ran:?}"
+    );
+    assert_eq!(case.refused(&["--without", "export"]), [6]);
+}
