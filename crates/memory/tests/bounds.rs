@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{every_algorithm, one};
 use tollgate_core::{
     Algorithm, Backend, BackendError, Ban, Charge, Decision, FailureKind, ImmediateBackend, Key,
-    MAX_CHARGES, ManualClock, Mode, Quota, Scope, Timestamp,
+    MAX_CHARGES, ManualClock, Mode, Once, Quota, Scope, Timestamp,
 };
 use tollgate_memory::MemoryBackend;
 
@@ -567,4 +567,30 @@ fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
             assert!(!again.is_admitted(), "{quota}, {back} back");
         }
     }
+}
+
+#[test]
+fn ids_count_among_the_keys_and_are_bounded_with_them() {
+    let (backend, clock) = backend(1_000);
+    let (quota, once) = (Quota::per_second(1_000_000), Quota::from(Once::default()));
+    let [scope, ids] = [&quota, &once].map(|quota| Scope::of("ids", 0, quota));
+    let alice = Key::from("alice");
+    let order = |id: u32| {
+        let id = Key::from(id);
+        let charges = [one(scope, &quota, &alice), one(ids, &once, &id)];
+        let decision = backend.decide_now(&charges).unwrap();
+        assert!(decision.is_admitted());
+        decision.verdicts()[0].taken()
+    };
+
+    for id in 0..10_000 {
+        assert_eq!(order(id), 1);
+    }
+
+    let stats = backend.stats();
+    assert!(stats.keys <= 1_000 && stats.evicted >= 9_000, "{stats:?}");
+    // The last one is remembered, and none is after its life.
+    assert_eq!(order(9_999), 0);
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(order(9_999), 1);
 }

@@ -260,6 +260,32 @@ async fn an_outage_counts_by_the_rule_of_each_policy_and_is_a_state() {
 }
 
 #[tokio::test]
+async fn each_figure_of_the_backend_has_its_own_metric() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let limiter = Limiter::builder().policy(Policy::new("api", Quota::per_hour(1)));
+    let limiter = limiter.backend(Figured(MemoryBackend::new())).metrics();
+    limiter.build().unwrap().publish_metrics();
+
+    let names = [
+        "backend_calls_total",
+        "backend_requests_total",
+        "backend_sent_bytes_total",
+        "backend_received_bytes_total",
+        "lost_give_backs_total",
+        "held_units",
+        "lost_leases_total",
+        "reclaimed_units_total",
+        "servers_away",
+        "keys",
+        "evicted_keys_total",
+    ];
+    let values = names.map(|name| value(&page, &format!("rate_limiting_{name}")));
+    let expected: [_; 11] = std::array::from_fn(|n| Some(101.0 + n as f64));
+    assert_eq!(values, expected);
+}
+
+#[tokio::test]
 async fn a_replacement_is_counted_with_its_outcome_and_a_version() {
     let (recorder, page) = recorder();
     let _installed = metrics::set_default_local_recorder(&recorder);
@@ -347,7 +373,8 @@ impl Backend for Figured {
     }
 
     fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        for figure in [
+        // Each has a value of its own.
+        for (figure, value) in [
             Figure::Calls,
             Figure::Requests,
             Figure::BytesOut,
@@ -359,8 +386,11 @@ impl Backend for Figured {
             Figure::ServersAway,
             Figure::Keys,
             Figure::Evicted,
-        ] {
-            tell(figure, 1);
+        ]
+        .into_iter()
+        .zip(101..)
+        {
+            tell(figure, value);
         }
     }
 

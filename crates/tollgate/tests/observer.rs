@@ -554,3 +554,25 @@ fn an_observer_that_stands_still_holds_up_its_own_request_and_no_other() {
     say.send(()).unwrap();
     assert!(held_up.join().unwrap());
 }
+
+#[tokio::test]
+async fn offenders_are_kept_only_if_asked_for_and_those_of_a_trial_as_well() {
+    for is_tracked in [false, true] {
+        for is_trial in [false, true] {
+            let policy = Policy::new("api", Quota::per_hour(1));
+            let policy = if is_trial { policy.shadow() } else { policy };
+            let builder = Limiter::builder().policy(policy);
+            let builder = match is_tracked {
+                true => builder.track_offenders(),
+                false => builder,
+            };
+            let limiter = builder.build().unwrap();
+            for caller in ["flood", "flood", "flood", "other", "other"] {
+                let _asked = limiter.check("api", caller).await.unwrap();
+            }
+
+            let denials = limiter.offenders("api").unwrap().denials();
+            assert_eq!(denials, if is_tracked { 3 } else { 0 }, "{is_trial}");
+        }
+    }
+}

@@ -8,12 +8,18 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use common::failing::Failing;
 use common::quotas_only::QuotasOnly;
 use common::{Strict, at_a_standstill, from};
 use tollgate::key::Header;
-use tollgate::{Concurrent, Limiter, ManualClock, Once, Policy, Quota, QuotaError, RateLimitLayer};
+use tollgate::{
+    Concurrent, Limiter, ManualClock, OnFailure, Once, Policy, Quota, QuotaError, RateLimitLayer,
+    Share,
+};
 use tower::{Layer, Service, ServiceExt};
 
 fn over(policy: Policy) -> (Limiter, ManualClock) {
@@ -235,4 +241,23 @@ async fn a_check_with_an_id_that_cannot_be_is_an_error_that_says_why() {
         error.to_string(),
         "policy \"orders\": up to 5: it has an id as well, and a retry has no amount"
     );
+}
+
+#[tokio::test]
+async fn while_the_backend_fails_each_rule_has_its_own_answer_to_a_retry() {
+    for (rule, left) in [
+        (OnFailure::Allow, [Some(0), Some(0)]),
+        (OnFailure::Deny, [None, None]),
+        // Half of ten in this process, which remembers the id.
+        (OnFailure::Local(Share::one_in(2)), [Some(4), Some(4)]),
+    ] {
+        let (backend, _) = at_a_standstill();
+        let failing = Failing(backend, Arc::new(AtomicBool::new(true)));
+        let limiter = Limiter::builder().policy(orders().on_failure(rule));
+        let limiter = limiter.backend(failing).build().unwrap();
+        for left in left {
+            let checked = limiter.check("orders", "alice").id("order-7").await;
+            assert_eq!(checked.ok().map(|it| it.remaining()), left, "{rule:?}");
+        }
+    }
 }

@@ -127,6 +127,58 @@ fn a_span_that_declares_the_fields_gets_the_verdict_that_says_most() {
     });
 }
 
+/// As a service has it: the span of the request around the layer, and a decision that comes later.
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn a_request_through_the_layer_leaves_its_decision_on_its_span() {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use tollgate::{OnFailure, RateLimitLayer, RedisBackend};
+    use tollgate_testkit::Standalone;
+    use tower::{Layer as _, ServiceExt, service_fn};
+    use tracing::Instrument;
+
+    // given
+    let server = Standalone::start();
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let open = Policy::new("open", Quota::per_day(1)).key(Header::new("x-open"));
+    let open = open.on_missing(tollgate::OnMissing::Pass);
+    let closed = Policy::new("closed", Quota::per_day(1)).key(Header::new("x-closed"));
+    let closed = closed.on_missing(tollgate::OnMissing::Pass);
+    let closed = closed.on_failure(OnFailure::Deny);
+    let limiter = Limiter::builder().policies([open, closed]).backend(backend);
+    let limited = RateLimitLayer::new(limiter.build().unwrap());
+    let spans = Spans::default();
+    let subscriber = tracing_subscriber::registry().with(spans.clone());
+    let _listening = tracing::subscriber::set_default(subscriber);
+    let ask = async |header: &str| {
+        let service = limited.layer(service_fn(async |_: Request<String>| {
+            Ok::<_, Infallible>(Response::new(String::new()))
+        }));
+        let span = tracing::info_span!(
+            "request",
+            rate_limit.policy = Empty,
+            rate_limit.result = Empty
+        );
+        let request = Request::builder().header(header, "alice");
+        let request = request.body(String::new()).unwrap();
+        let _answer = service.oneshot(request).instrument(span).await.unwrap();
+        spans.take()
+    };
+    let told = |policy: &str, result: &str| {
+        let policy = format!("rate_limit.policy=\"{policy}\"");
+        vec![policy, format!("rate_limit.result=\"{result}\"")]
+    };
+
+    // when, then
+    assert_eq!(ask("x-open").await, told("open", "allowed"));
+    assert_eq!(ask("x-open").await, told("open", "denied"));
+    drop(server);
+    assert_eq!(ask("x-open").await, told("open", "passed_undecided"));
+    assert_eq!(ask("x-closed").await, told("closed", "refused_undecided"));
+}
+
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn each_call_to_redis_has_a_span_at_debug_and_no_decision_has_one() {
