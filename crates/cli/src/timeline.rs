@@ -1,12 +1,20 @@
 //! Requests and refusals over time, in a bounded number of equal spans.
 
-/// The most spans that are kept. With more, two become one.
+/// The most spans that are kept. With more, several become one.
 const MOST: usize = 4_096;
 
-/// Widths that people read easily, in microseconds: seconds, minutes, hours, days.
+/// Widths of columns that people read easily, in seconds.
 const WIDTHS_S: &[u64] = &[
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
     86_400,
+];
+
+const DAY_US: u64 = 86_400_000_000;
+
+/// Widths of the spans that are kept, in seconds. Each divides the next one, so that spans become one as a whole, and each column of
+/// a picture is of whole spans.
+const KEPT_S: &[u64] = &[
+    1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
 ];
 
 /// Requests and refusals of one span.
@@ -53,11 +61,12 @@ impl Timeline {
             self.start_us = time_us - time_us % self.width_us;
         }
         while self.place(time_us) >= MOST {
-            self.widen(2 * self.width_us);
+            self.widen(wider(self.width_us));
         }
         let spans = self.place(time_us) + 1;
         self.spans.resize(spans, Span::default());
-        self.present_end_us = self.start_us + spans as u64 * self.width_us;
+        let all_us = self.width_us.saturating_mul(spans as u64);
+        self.present_end_us = self.start_us.saturating_add(all_us);
     }
 
     fn place(&self, time_us: u64) -> usize {
@@ -82,12 +91,16 @@ impl Timeline {
             spans: self.spans.clone(),
             ..*self
         };
-        let all_us = self.spans.len() as u64 * self.width_us;
-        let widths = WIDTHS_S.iter().map(|seconds| seconds * 1_000_000);
-        let fits = |width_us: &u64| *width_us >= self.width_us && all_us / width_us < most as u64;
-        let day_us = 86_400_000_000;
-        let days = all_us.div_ceil(most as u64).div_ceil(day_us).max(1);
-        let width_us = widths.clone().find(fits).unwrap_or(days * day_us);
+        let all_us = self.width_us.saturating_mul(self.spans.len() as u64);
+        let mut widths = WIDTHS_S.iter().map(|seconds| seconds * 1_000_000);
+        let fits = |width_us: &u64| {
+            width_us.is_multiple_of(self.width_us) && all_us / width_us < most as u64
+        };
+        let by_days = || {
+            let unit_us = self.width_us.max(DAY_US);
+            all_us.div_ceil(most as u64).next_multiple_of(unit_us)
+        };
+        let width_us = widths.find(fits).unwrap_or_else(by_days);
         if width_us != copy.width_us {
             copy.widen(width_us);
         }
@@ -95,9 +108,47 @@ impl Timeline {
     }
 }
 
+/// The next width of spans that are kept; beyond days, twice as many days.
+fn wider(width_us: u64) -> u64 {
+    let mut widths = KEPT_S.iter().map(|seconds| seconds * 1_000_000);
+    let next = widths.find(|wider_us| *wider_us > width_us);
+    next.unwrap_or(2 * width_us)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steady_traffic_is_as_much_in_each_column() {
+        // Midnight, so that the first column and the last one are whole.
+        let start_us = 20_780 * DAY_US;
+        for (days, step) in [(1, 1), (7, 1), (30, 600), (400, 600), (9_000, 3_600)] {
+            let mut timeline = Timeline::default();
+            for request in 0..days * 86_400 / step {
+                timeline.count(start_us + request * step * 1_000_000, true);
+            }
+            for most in [7, 40, 60, 1_000] {
+                let (_, width_us, spans) = timeline.columns(most);
+                let in_each = width_us / 1_000_000 / step;
+                let inner = &spans[1..spans.len() - 1];
+                assert!(
+                    inner.iter().all(|span| span.requests == in_each),
+                    "{days} days in {most} columns of {width_us} us: {spans:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_of_all_times_has_its_place() {
+        let mut timeline = Timeline::default();
+        for time_us in [0, 1, u64::MAX - 1, u64::MAX, u64::MAX] {
+            timeline.count(time_us, false);
+        }
+        let (_, _, spans) = timeline.columns(40);
+        assert_eq!(spans.iter().map(|span| span.requests).sum::<u64>(), 5);
+    }
 
     #[test]
     fn every_request_is_counted_once_however_long_the_log_is() {
