@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use tokio::runtime::Runtime;
-use tollgate::{Backend, CheckError, Key, Limiter, Policy, RedisBackend};
+use tollgate::{Backend, CheckError, Key, Limiter, MemoryBackend, Policy, RedisBackend};
 
 use crate::failure::Failure;
 use crate::limits::Limits;
@@ -133,9 +133,18 @@ impl Fleet<'_> {
 
     /// A limiter that only probes.
     fn looking(&self) -> Result<Looking<'_>, Failure> {
+        self.looking_at(Arc::new(self.backend.clone()))
+    }
+
+    /// A limiter whose budgets are all full, of which the quotas of callers are learnt without a question to the fleet.
+    fn knowing(&self) -> Result<Looking<'_>, Failure> {
+        self.looking_at(Arc::new(MemoryBackend::new()))
+    }
+
+    fn looking_at(&self, inner: Arc<dyn Backend>) -> Result<Looking<'_>, Failure> {
         let record = Arc::new(Mutex::new(Record::default()));
         let recorder = Recorder {
-            inner: Arc::new(self.backend.clone()),
+            inner,
             only_probes: true,
             record: Arc::clone(&record),
         };

@@ -145,6 +145,9 @@ fn is_told_and_steered(fleet: &Fleet) {
         "{words}"
     );
     assert!(words.contains("1/day burst 100  40 of 100 left"), "{words}");
+    // By the policy's own quota nothing would be left of the tier's budget.
+    let first = fleet.run(&["top", "api", "--most", "1"]);
+    assert_eq!(callers(first.words()), ["=xyz"], "{first:?}");
     let keys = fleet.run(&["keys", "api"]);
     // A tier without the second quota is limited by the first alone.
     let expected = ["=abc", "=abc", "=gold-key", "=xyz", "=xyz"];

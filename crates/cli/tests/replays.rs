@@ -148,3 +148,13 @@ fn a_line_without_a_duration_matters_only_where_one_is_needed_and_counts_as_garb
     );
     assert_eq!(case.refused(&["--without", "export"]), [6]);
 }
+
+#[test]
+fn a_caller_in_the_notation_of_a_socket_for_both_families_is_itself() {
+    let limits = "policies = [{ name = \"api\", quotas = \"10/s\" }]";
+    let addresses = [1, 2, 3].map(|n| format!("::ffff:192.0.2.{n}"));
+    let lines = addresses.map(|address| line(0, "").replace("192.0.2.1", &address));
+    let ran = Case::of(limits, lines.concat() + &line(0, "")).run(&[]);
+
+    assert!(ran.words().contains("4 requests of 3 addresses"), "{ran:?}");
+}

@@ -1,5 +1,6 @@
 //! `tollgate keys`, `top` and `banned`: the callers of a policy that have a budget in use, or a ban.
 
+use std::cmp::Ordering;
 use std::num::NonZeroUsize;
 
 use clap::Args;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use tollgate::{BanList, Policy, Quota, UsedBudget};
 
 use super::inspect::ms;
-use super::{Fleet, FleetArguments, Looking, Plan, refused};
+use super::{Fleet, FleetArguments, Looking, Plan, Standing, refused};
 use crate::failure::Failure;
 use crate::figures::{about, grouped, left, table};
 
@@ -71,13 +72,7 @@ pub(crate) fn keys(asked: &KeysArguments) -> Result<String, Failure> {
 
 pub(crate) fn top(asked: &TopArguments) -> Result<String, Failure> {
     let list = Budgets::of(&asked.fleet, &asked.policy, asked.most)?;
-    Ok(list.report(|one, other| {
-        // Quotients, compared without dividing.
-        let used = |one: &Row, other: &Row| {
-            u128::from(one.limit.saturating_sub(one.remaining)) * u128::from(other.limit)
-        };
-        used(other, one).cmp(&used(one, other))
-    }))
+    Ok(list.report(Row::by_use))
 }
 
 /// The budgets in use of a policy.
@@ -104,22 +99,30 @@ impl<'a> Budgets<'a> {
         let plan = Plan::of(asked)?;
         let policy = plan.policy(name)?;
         let fleet = plan.connect()?;
-        let used = fleet.backend.used_budgets(policy.budgets(), most.get());
+        // The fleet reads budgets by the policy's own quotas. Those of tiers are chosen when their own quotas are known.
+        let to_read = match policy.has_tiers() {
+            true => usize::MAX,
+            false => most.get(),
+        };
+        let used = fleet.backend.used_budgets(policy.budgets(), to_read);
         let used = fleet.runtime.block_on(used).map_err(Failure::unreachable)?;
-        let looking = fleet.looking()?;
+        let (looking, knowing) = (fleet.looking()?, fleet.knowing()?);
         let rows = used.budgets().iter();
-        let rows = rows.map(|budget| row(&looking, &policy, budget));
+        let rows = rows.map(|budget| row(&looking, &knowing, &policy, budget));
+        let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
+        rows.sort_by(Row::by_use);
+        rows.truncate(most.get());
         Ok(Self {
             asked,
             policy: policy.name().to_owned(),
             place: fleet.place(),
-            rows: rows.collect::<Result<_, _>>()?,
+            rows,
             seen: used.seen(),
             is_complete: used.is_complete(),
         })
     }
 
-    fn report(mut self, order: impl Fn(&Row, &Row) -> std::cmp::Ordering) -> String {
+    fn report(mut self, order: impl Fn(&Row, &Row) -> Ordering) -> String {
         self.rows.sort_by(order);
         if self.asked.json {
             let rows: Vec<_> = self.rows.iter().map(Row::json).collect();
@@ -175,7 +178,12 @@ fn in_use(number: u64) -> String {
 }
 
 /// A row of the list. The limiter knows the tier of a caller, and so its quota, unless its identity is a hash.
-fn row(looking: &Looking<'_>, policy: &Policy, budget: &UsedBudget) -> Result<Row, Failure> {
+fn row(
+    looking: &Looking<'_>,
+    knowing: &Looking<'_>,
+    policy: &Policy,
+    budget: &UsedBudget,
+) -> Result<Row, Failure> {
     let mut row = Row {
         identity: budget.identity().to_owned(),
         quota: *budget.quota(),
@@ -186,10 +194,17 @@ fn row(looking: &Looking<'_>, policy: &Policy, budget: &UsedBudget) -> Result<Ro
     let Some(key) = budget.key().filter(|_| policy.has_tiers()) else {
         return Ok(row);
     };
-    let standing = looking.at(policy, key)?;
-    let mut questions = standing.questions.iter();
-    let of_scope = questions.find(|question| question.scope == budget.scope());
-    if let Some((question, verdict)) = of_scope.and_then(|it| Some((it, it.verdict?))) {
+    let of_scope = |standing: Standing| {
+        let mut questions = standing.questions.into_iter();
+        questions.find(|question| question.scope == budget.scope())
+    };
+    let known = of_scope(knowing.at(policy, key)?);
+    if known.is_none_or(|known| known.quota == row.quota) {
+        return Ok(row);
+    }
+    let asked = of_scope(looking.at(policy, key)?);
+    if let Some((question, verdict)) = asked.and_then(|it| it.verdict.map(|verdict| (it, verdict)))
+    {
         row.quota = question.quota;
         row.limit = verdict.limit();
         row.remaining = verdict.remaining();
@@ -199,6 +214,15 @@ fn row(looking: &Looking<'_>, policy: &Policy, budget: &UsedBudget) -> Result<Ro
 }
 
 impl Row {
+    /// Those first of which the least share is left.
+    fn by_use(&self, other: &Self) -> Ordering {
+        // Quotients, compared without dividing.
+        let used = |one: &Self, other: &Self| {
+            u128::from(one.limit.saturating_sub(one.remaining)) * u128::from(other.limit)
+        };
+        used(other, self).cmp(&used(self, other))
+    }
+
     fn json(&self) -> Value {
         json!({
             "caller": self.identity,

@@ -75,12 +75,15 @@ pub(super) fn present(field: &[u8]) -> Option<&[u8]> {
     (!field.is_empty() && field != b"-").then_some(field)
 }
 
-/// The address of a caller.
+/// The address of a caller. An IPv4 address in IPv6 notation, as a socket for both has it, is an IPv4 address.
 #[inline]
 pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     match dotted(text) {
         Some(address) => Some(address.into()),
-        None => std::str::from_utf8(text).ok()?.parse().ok(),
+        None => {
+            let address: IpAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
+            Some(address.to_canonical())
+        }
     }
 }
 
@@ -141,6 +144,7 @@ mod tests {
             }
         }
         assert_eq!(address(b"2001:db8::1"), "2001:db8::1".parse().ok());
+        assert_eq!(address(b"::ffff:192.0.2.1"), "192.0.2.1".parse().ok());
     }
 
     #[test]

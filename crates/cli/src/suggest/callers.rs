@@ -25,10 +25,9 @@ impl Identity {
     pub(super) fn of_address(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self::V4(address.to_bits()),
-            IpAddr::V6(address) => match address.to_ipv4_mapped() {
-                Some(address) => Self::V4(address.to_bits()),
-                None => Self::V6(u64::try_from(address.to_bits() >> 64).unwrap_or_default()),
-            },
+            IpAddr::V6(address) => {
+                Self::V6(u64::try_from(address.to_bits() >> 64).unwrap_or_default())
+            }
         }
     }
 
