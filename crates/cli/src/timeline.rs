@@ -11,8 +11,7 @@ const WIDTHS_S: &[u64] = &[
 
 const DAY_US: u64 = 86_400_000_000;
 
-/// Widths of the spans that are kept, in seconds. Each divides the next one, so that spans become one as a whole, and each column of
-/// a picture is of whole spans.
+/// Widths of the spans that are kept, in seconds. Each divides the next one, so that each column of a picture is of whole spans.
 const KEPT_S: &[u64] = &[
     1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400,
 ];
