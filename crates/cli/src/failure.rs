@@ -42,6 +42,12 @@ impl Failure {
         }
     }
 
+    /// This failure, with words before it.
+    pub(crate) fn behind(self, words: &str) -> Self {
+        let message = format!("{words}: {}", self.message);
+        Self { message, ..self }
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code

@@ -8,6 +8,9 @@ mod program;
 mod state;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -281,6 +284,90 @@ fn a_ban_that_lasts_longer_stays_and_one_without_audit_is_not_made() {
     );
     assert_eq!(unseen.code, Some(1), "{unseen:?}");
     assert!(!fleet.is_banned("192.0.2.8"));
+}
+
+/// A port before a server, behind which this many pieces of answers arrive, and nothing more.
+fn port_with_answers(server: u16, answers: usize) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let _detached = thread::spawn(move || {
+        let mut left = answers;
+        for client in listener.incoming() {
+            let (mut client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", server)));
+            let mut server = server.unwrap();
+            let (mut asks, mut asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let _there = thread::spawn(move || std::io::copy(&mut asks, &mut asked));
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(length @ 1..) = server.read(&mut buffer) {
+                if left == 0 || client.write_all(&buffer[..length]).is_err() {
+                    break;
+                }
+                left -= 1;
+            }
+            let _closed = client.shutdown(Shutdown::Both);
+        }
+    });
+    port
+}
+
+#[test]
+fn an_audit_never_says_of_a_change_what_is_not_so_wherever_an_answer_is_lost() {
+    let server = Standalone::start();
+    let fleet = Fleet::on(&server);
+    let (mut outcomes, mut was_done) = (Vec::new(), false);
+    for answers in 0..40 {
+        let caller = format!("198.51.100.{answers}");
+        let port = port_with_answers(server.port(), answers);
+        let url = format!("redis://127.0.0.1:{port}");
+        let audit = format!("audit-{answers}.log");
+        let ban = ["ban", "login", &caller, "15m", "--audit", &audit];
+        let ran = tollgate(
+            fleet.folder.path(),
+            &[&ban[..], &["--redis", &url]].concat(),
+        );
+
+        let lines = fs::read_to_string(fleet.folder.path().join(&audit)).unwrap_or_default();
+        let is_banned = fleet.is_banned(&caller);
+        assert!(!is_banned || lines.contains("outcome=begun"), "{ran:?}");
+        let outcome = lines
+            .lines()
+            .last()
+            .map(|line| line.split("outcome=").last());
+        let outcome = outcome.flatten().unwrap_or("none");
+        match outcome {
+            "none" | "failed" => assert!(!is_banned, "{ran:?}"),
+            "done" => assert!(is_banned, "{ran:?}"),
+            other => assert_eq!(other, "unknown", "{ran:?}"),
+        }
+        if outcome == "done" && ran.code != Some(0) {
+            assert!(
+                ran.err.contains("error: the change is made, and"),
+                "{ran:?}"
+            );
+        }
+        outcomes.push(outcome.to_owned());
+        was_done = ran.code == Some(0);
+        if was_done {
+            break;
+        }
+    }
+    assert!(was_done, "{outcomes:?}");
+    let has = |outcome: &str| outcomes.iter().any(|known| known == outcome);
+    assert!(has("none") && has("unknown") && has("done"), "{outcomes:?}");
+}
+
+#[test]
+fn a_ban_that_would_be_refused_is_refused_in_a_dry_run_too() {
+    let server = Standalone::start();
+    let fleet = Fleet::on(&server);
+    for more in [&["--dry-run"][..], &[]] {
+        let ban = ["ban", "login", "192.0.2.7", "400d", "--audit", "audit.log"];
+        let ran = fleet.run(&[&ban[..], more].concat());
+
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains("366 days"), "{ran:?}");
+        assert!(!ran.err.contains("audit:"), "{ran:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::failure::Failure;
 use crate::figures::moment;
 
-/// A change that is about to be made. The file is open before, so that no change is made without its line.
+/// A change that is about to be made. The file has a line about it before, so that none is made of which no line tells.
 pub(super) struct Change {
     file: Option<(PathBuf, File)>,
     parts: Vec<(&'static str, String)>,
@@ -36,25 +36,39 @@ impl Change {
         self
     }
 
+    /// Writes to the file that the change begins.
+    pub(super) fn intend(&self) -> Result<(), Failure> {
+        self.write(&self.line("begun"), "the change is not made")
+    }
+
     /// Writes the line.
     pub(super) fn end(self, outcome: &str) -> Result<(), Failure> {
-        let Self { file, parts } = self.with("outcome", outcome);
-        let parts = parts.iter().map(|(name, value)| {
+        let line = self.line(outcome);
+        drop(writeln!(io::stderr(), "audit: {line}"));
+        self.write(&line, &format!("the outcome is {outcome}"))
+    }
+
+    fn line(&self, outcome: &str) -> String {
+        let outcome = ("outcome", outcome.to_owned());
+        let parts = self.parts.iter().chain([&outcome]).map(|(name, value)| {
             let is_plain = !value.is_empty() && value.chars().all(|c| c.is_ascii_graphic());
             match is_plain && !value.contains('"') {
                 true => format!("{name}={value}"),
                 false => format!("{name}={value:?}"),
             }
         });
-        let line = parts.collect::<Vec<_>>().join(" ");
-        drop(writeln!(io::stderr(), "audit: {line}"));
-        if let Some((path, mut file)) = file {
-            writeln!(file, "{line}").map_err(|error| {
-                let path = path.display();
-                Failure::invalid(format_args!("{path}: {error}; the change was {outcome}"))
-            })?;
-        }
-        Ok(())
+        parts.collect::<Vec<_>>().join(" ")
+    }
+
+    fn write(&self, line: &str, otherwise: &str) -> Result<(), Failure> {
+        let Some((path, file)) = &self.file else {
+            return Ok(());
+        };
+        let mut file: &File = file;
+        writeln!(file, "{line}").map_err(|error| {
+            let path = path.display();
+            Failure::invalid(format_args!("{path}: {error}; {otherwise}"))
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use tollgate::{CheckError, FailureKind, Key, Limiter};
 
 use super::audit::Change;
 use super::inspect::ms;
@@ -108,6 +109,14 @@ impl Step {
         }
     }
 
+    async fn make(self, limiter: &Limiter, policy: &str, key: &Key) -> Result<(), CheckError> {
+        match self {
+            Self::Reset => limiter.reset(policy, key.clone()).await,
+            Self::Ban(lasting) => limiter.ban(policy, key.clone(), lasting).await,
+            Self::Unban => limiter.unban(policy, key.clone()).await,
+        }
+    }
+
     fn outcome(self, was_banned: Option<Duration>, is_banned: Option<Duration>) -> String {
         match self {
             Self::Reset => "its budgets are full again".to_owned(),
@@ -123,6 +132,25 @@ impl Step {
                 None => "it was not banned; its strikes are forgotten".to_owned(),
             },
         }
+    }
+}
+
+/// The words before a failure that comes after the change.
+const DONE: &str = "the change is made, and the fleet could not be asked what holds now";
+
+/// The outcome of a change, as far as it is known: a server that was asked may have made it, although no answer came.
+fn outcome(done: &Result<(), CheckError>) -> &'static str {
+    let CheckError::Unavailable(error) = (match done {
+        Ok(()) => return "done",
+        Err(error) => error,
+    }) else {
+        return "failed";
+    };
+    match error.kind() {
+        FailureKind::Unreachable | FailureKind::TimedOut { .. } | FailureKind::ScriptFailed => {
+            "unknown"
+        }
+        _ => "failed",
     }
 }
 
@@ -143,9 +171,12 @@ fn change(
     let is_json = fleet.json;
     let fleet = plan.connect()?;
     let (caller, place) = (fleet.identity(&key), fleet.place());
+    // What the library refuses is refused before anything is said of it, also in a dry run.
+    let knowing = fleet.knowing()?;
+    let tried = step.make(&knowing.limiter, name, &key);
+    fleet.runtime.block_on(tried).map_err(refused)?;
     let before = fleet.looking()?.at(&policy, &key)?;
     let was_banned = before.banned_for();
-    let limiter = fleet.steering()?;
     let mut audit = Change::begin(step.name(), asked.audit.as_deref())?
         .with("policy", name)
         .with("caller", &caller);
@@ -158,19 +189,14 @@ fn change(
         audit.end("dry-run")?;
         None
     } else {
-        let done = fleet.runtime.block_on(async {
-            match step {
-                Step::Reset => limiter.reset(name, key.clone()).await?,
-                Step::Ban(lasting) => limiter.ban(name, key.clone(), lasting).await?,
-                Step::Unban => limiter.unban(name, key.clone()).await?,
-            }
-            match policy.bans() {
-                true => limiter.banned(name, key.clone()).await,
-                false => Ok(None),
-            }
-        });
-        audit.end(if done.is_ok() { "done" } else { "failed" })?;
-        done.map_err(refused)?
+        audit.intend()?;
+        let limiter = fleet.steering()?;
+        let done = fleet.runtime.block_on(step.make(&limiter, name, &key));
+        audit.end(outcome(&done))?;
+        done.map_err(refused)?;
+        // The change is made, whatever this question comes to.
+        let after = fleet.looking()?.at(&policy, &key);
+        after.map_err(|failure| failure.behind(DONE))?.banned_for()
     };
 
     if is_json {
