@@ -93,10 +93,13 @@ fn write_refusals(report: &mut String, config: &LimiterConfig, covered: &[Covere
         if policy_words::refuse_all(&policy.quotas) && policy.quotas_by.is_none() {
             let requests = covered.iter().filter(|row| row.policies.contains(name));
             let requests: Vec<_> = requests.map(|row| row.requests.as_str()).collect();
-            let requests = requests.join(", ");
-            refusals.push(format!(
-                "policy {name} has the limit 0: no request passes of {requests}"
-            ));
+            let whose = match requests.is_empty() {
+                // What the code of the service charges, and messages.
+                true => "nothing passes that is charged to it".to_owned(),
+                false => format!("no request passes of {}", requests.join(", ")),
+            };
+            let except = except(policy);
+            refusals.push(format!("policy {name} has the limit 0: {whose}{except}"));
         }
         for (tier, quotas) in policy.tiers.iter().flat_map(|tiers| &tiers.quotas) {
             if policy_words::refuse_all(quotas) {
@@ -115,6 +118,20 @@ fn write_refusals(report: &mut String, config: &LimiterConfig, covered: &[Covere
     }
     for refusal in refusals {
         line(report, format_args!("  {refusal}"));
+    }
+}
+
+/// The callers that pass a limit of 0.
+fn except(policy: &PolicyConfig) -> String {
+    let tiers = policy.tiers.iter().flat_map(|tiers| &tiers.quotas);
+    let tiers = tiers.filter(|(_, quotas)| !policy_words::refuse_all(quotas));
+    let mut callers: Vec<_> = tiers.map(|(name, _)| format!("tier {name}")).collect();
+    if !policy.exempt_keys.is_empty() {
+        callers.push("its exempt_keys".to_owned());
+    }
+    match callers.is_empty() {
+        true => String::new(),
+        false => format!(", except of callers in {}", callers.join(", ")),
     }
 }
 

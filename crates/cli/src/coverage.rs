@@ -82,6 +82,7 @@ fn keep_conditions(config: &mut LimiterConfig) {
 /// A request for each kind that the policies tell apart.
 fn kinds(config: &LimiterConfig) -> Vec<(String, Request<()>)> {
     let mut kinds = Vec::new();
+    let any_method = method_without_exemption(config);
     for policy in &config.policies {
         let of_grpc = policy.grpc.iter().map(|methods| grpc_path(methods));
         let paths = policy.routes.iter().cloned().chain(of_grpc);
@@ -90,7 +91,7 @@ fn kinds(config: &LimiterConfig) -> Vec<(String, Request<()>)> {
             paths.push(None);
         }
         for path in paths {
-            for method in one_at_least(&policy.methods) {
+            for method in methods(policy) {
                 for host in one_at_least(&policy.hosts) {
                     let words = [method, path.as_deref(), host.map(|_| "for"), host];
                     let words: Vec<_> = words.into_iter().flatten().collect();
@@ -104,14 +105,32 @@ fn kinds(config: &LimiterConfig) -> Vec<(String, Request<()>)> {
                             .routes
                             .iter()
                             .any(|route| Some(route) == path.as_ref());
-                    let method = method.unwrap_or(if is_grpc { "POST" } else { "GET" });
+                    let method = method.unwrap_or(if is_grpc { "POST" } else { any_method });
                     kinds.extend(request(method, path.as_deref(), host).map(|it| (words, it)));
                 }
             }
         }
     }
-    kinds.extend(request("GET", None, None).map(|it| (ANY_OTHER.to_owned(), it)));
+    kinds.extend(request(any_method, None, None).map(|it| (ANY_OTHER.to_owned(), it)));
     kinds
+}
+
+/// The methods that a policy tells apart, and nothing for any other.
+fn methods(policy: &PolicyConfig) -> Vec<Option<&str>> {
+    let exempt = policy.exempt_methods.iter().map(|name| Some(name.as_str()));
+    match policy.methods.as_slice() {
+        [] => exempt.chain([None]).collect(),
+        methods => one_at_least(methods),
+    }
+}
+
+/// A method that stands for those which no policy exempts.
+fn method_without_exemption(config: &LimiterConfig) -> &'static str {
+    let policies = config.policies.iter();
+    let exempt: Vec<_> = policies.flat_map(|policy| &policy.exempt_methods).collect();
+    let mut methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"].into_iter();
+    let free = methods.find(|method| exempt.iter().all(|exempt| exempt != method));
+    free.unwrap_or("ANY-OTHER")
 }
 
 fn one_at_least(names: &[String]) -> Vec<Option<&str>> {
