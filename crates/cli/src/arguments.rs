@@ -241,6 +241,7 @@ impl ReadingArguments {
         Ok(Terms {
             format: self.format,
             names: FieldNames::read(&self.field)?,
+            from_beginnings: false,
             garbled: self.garbled,
             reorder: self.reorder,
         })

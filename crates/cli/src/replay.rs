@@ -172,6 +172,11 @@ impl Replay {
         self.limits.limiter().client_key(address)
     }
 
+    /// True if it matters how long a request is under way.
+    pub(crate) fn needs_durations(&self) -> bool {
+        !self.held_by.is_empty()
+    }
+
     /// The part of a line without which a request cannot be decided.
     #[inline]
     pub(crate) fn lacking(&mut self, entry: &Entry<'_>) -> Option<String> {

@@ -30,10 +30,12 @@ struct Simulation {
 }
 
 pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
-    let terms = asked.reading.terms().map_err(Failure::usage)?;
+    let mut terms = asked.reading.terms().map_err(Failure::usage)?;
     let mut replay = Replay::of(&asked.limits, &asked.without)?;
     let other = asked.against.as_deref();
     let other = other.map(|path| Replay::of(path, &[])).transpose()?;
+    terms.from_beginnings =
+        replay.needs_durations() || other.as_ref().is_some_and(Replay::needs_durations);
     let mut other = other.map(|replay| (replay, Tally::default(), Difference::default()));
     let mut decisions = asked
         .decisions

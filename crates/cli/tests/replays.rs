@@ -158,3 +158,49 @@ fn a_caller_in_the_notation_of_a_socket_for_both_families_is_itself() {
 
     assert!(ran.words().contains("4 requests of 3 addresses"), "{ran:?}");
 }
+
+#[test]
+fn a_request_whose_end_is_logged_begins_as_much_earlier_as_it_took() {
+    let limits = "policies = [{ name = \"export\", quotas = \"1 at once\" }]";
+    let ended = |at_ms: u64, took: &str| {
+        let whole = format!(
+            "{}.{:03}",
+            START_US / 1_000_000 + at_ms / 1_000,
+            at_ms % 1_000
+        );
+        format!(
+            "{{\"msec\":{whole},\"remote_addr\":\"192.0.2.1\",\"uri\":\"/\",\"request_time\":{took}}}\n"
+        )
+    };
+    // From 0 to 1,000 ms, from 1,500 to 2,000 ms, and from 900 to 2,100 ms, when the first is under way.
+    let log = [
+        ended(1_000, "1.000"),
+        ended(2_000, "0.500"),
+        ended(2_100, "1.200"),
+    ]
+    .concat();
+    let case = Case::of(limits, &log);
+
+    assert_eq!(case.refused(&["--reorder", "2s"]), [3]);
+    let unsorted = case.run(&[]);
+    assert!(
+        unsorted.err.contains("such as --reorder 1s"),
+        "{unsorted:?}"
+    );
+    // A rate needs no durations, and no sorting.
+    let limits = "policies = [{ name = \"api\", quotas = \"1/h burst 2\" }]";
+    assert_eq!(Case::of(limits, &log).refused(&[]), [3]);
+}
+
+#[test]
+fn durations_beside_the_time_that_envoy_logs_are_milliseconds() {
+    let limits = "policies = [{ name = \"export\", quotas = \"1 at once\" }]";
+    let log = ["10:00:00.000", "10:00:00.005", "10:00:00.010"].map(|time| {
+        format!("{{\"start_time\":\"2026-11-25T{time}Z\",\"ip\":\"192.0.2.1\",\"path\":\"/\",\"duration\":10}}\n")
+    });
+    let case = Case::of(limits, log.concat());
+
+    assert_eq!(case.refused(&[]), [2]);
+    let in_seconds = ["--field", "duration=duration"];
+    assert_eq!(case.refused(&in_seconds), [2, 3]);
+}

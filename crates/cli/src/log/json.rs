@@ -14,18 +14,15 @@ use super::{Agent, Entry, Garbled, Parsed, UNKNOWN};
 const KNOWN: &[(Part, &[&str])] = &[
     (
         Part::Time,
-        &[
-            "time",
-            "timestamp",
-            "@timestamp",
-            "ts",
-            "time_us",
-            "time_iso8601",
-            "time_local",
-            "msec",
-            "start_time",
-        ],
+        &["time", "timestamp", "@timestamp", "ts", "time_us"],
     ),
+    // As nginx calls the time at which it writes the line.
+    (
+        Part::Ended,
+        &["ended", "time_iso8601", "time_local", "msec"],
+    ),
+    // As Envoy calls it.
+    (Part::Started, &["started", "start_time"]),
     (
         Part::Address,
         &[
@@ -60,7 +57,12 @@ const KNOWN: &[(Part, &[&str])] = &[
 /// A part of a request that a field may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
+    /// The time of a request, whichever it is.
     Time,
+    /// The time of its end.
+    Ended,
+    /// The time of its beginning.
+    Started,
     Address,
     Method,
     Target,
@@ -72,11 +74,17 @@ enum Part {
     Cost,
     DurationUs,
     DurationMs,
-    /// In seconds, as nginx has it.
+    /// In seconds, as nginx has it; in milliseconds beside the time that Envoy logs.
     Duration,
 }
 
-const PARTS: usize = 13;
+impl Part {
+    fn is_time(self) -> bool {
+        matches!(self, Self::Time | Self::Ended | Self::Started)
+    }
+}
+
+const PARTS: usize = 15;
 
 /// The names of the fields that a log has.
 #[derive(Clone, Debug, Default)]
@@ -123,22 +131,27 @@ impl FieldNames {
         if let Some((_, place)) = stated.find(|(stated, _)| stated == name) {
             return Some(place.clone());
         }
-        let is_stated = |part: Part| {
-            let mut stated = self.stated.iter();
-            stated.any(|(_, place)| *place == Place::Part(part))
-        };
         if let Some((part, _)) = KNOWN.iter().find(|(_, names)| names.contains(&name)) {
-            return (!is_stated(*part)).then_some(Place::Part(*part));
+            return (!self.is_stated(*part)).then_some(Place::Part(*part));
         }
         // As nginx calls the headers of a request.
         let header = name.strip_prefix("http_")?;
         Some(Place::Header(header.replace('_', "-")))
     }
 
+    /// True if the operator has named a field with this part.
+    fn is_stated(&self, part: Part) -> bool {
+        let is_it = |known: Part| known == part || known.is_time() && part.is_time();
+        let mut stated = self.stated.iter();
+        stated.any(|(_, place)| matches!(place, Place::Part(known) if is_it(*known)))
+    }
+
+    /// Reads a line. If `from_beginnings`, the time of a request is that of its beginning, as far as the line tells how long it took.
     pub(super) fn parse<'l>(
         &self,
         line: &'l [u8],
         dates: &mut Dates,
+        from_beginnings: bool,
     ) -> Result<Parsed<'l>, Garbled> {
         let mut reader = serde_json::Deserializer::from_slice(line);
         let Found { parts, headers } = reader
@@ -146,6 +159,8 @@ impl FieldNames {
             .map_err(|_| "not an object of JSON")?;
         let [
             time,
+            ended,
+            started,
             caller,
             method,
             target,
@@ -159,7 +174,11 @@ impl FieldNames {
             duration_ms,
             duration,
         ] = parts;
-        let time_us = time
+        let is_of_end = time.is_none() && started.is_none();
+        let is_of_envoy = started.is_some() && !self.is_stated(Part::Duration);
+        let mut time_us = time
+            .or(started)
+            .or(ended)
             .and_then(|time| dates.any(time.as_bytes()))
             .ok_or("no time that can be read")?;
         let caller = caller.and_then(|text| address(text.as_bytes()));
@@ -184,11 +203,14 @@ impl FieldNames {
         let durations = [
             (duration_us, 1),
             (duration_ms, 1_000),
-            (duration, 1_000_000),
+            (duration, if is_of_envoy { 1_000 } else { 1_000_000 }),
         ];
         let duration_us = durations
             .into_iter()
             .find_map(|(text, unit_us)| microseconds(&text?, unit_us));
+        if let Some(duration_us) = duration_us.filter(|_| from_beginnings && is_of_end) {
+            time_us = time_us.saturating_sub(duration_us);
+        }
         let status = whole(status, "invalid status")?.unwrap_or_default();
         let there = |text: Option<Cow<'l, str>>| {
             text.filter(|text| present(text.as_bytes()).is_some())

@@ -48,15 +48,17 @@ pub(super) struct Parser {
     pub(super) format: Format,
     pub(super) dates: Dates,
     names: FieldNames,
+    from_beginnings: bool,
     columns: Columns,
 }
 
 impl Parser {
-    pub(super) fn new(format: Format, names: FieldNames) -> Self {
+    pub(super) fn new(format: Format, names: FieldNames, from_beginnings: bool) -> Self {
         Self {
             format,
             dates: Dates::default(),
             names,
+            from_beginnings,
             columns: Columns::default(),
         }
     }
@@ -65,7 +67,9 @@ impl Parser {
     pub(super) fn parse<'l>(&mut self, line: &'l [u8]) -> Result<Parsed<'l>, Garbled> {
         match self.format {
             Format::Combined => combined::parse(line, &mut self.dates),
-            Format::Json => self.names.parse(line, &mut self.dates),
+            Format::Json => self
+                .names
+                .parse(line, &mut self.dates, self.from_beginnings),
             Format::Envoy => envoy::parse(line, &mut self.dates),
             Format::Alb => load_balancer::parse(line, &mut self.dates),
             Format::Cloudfront => self.columns.parse(line, &mut self.dates),

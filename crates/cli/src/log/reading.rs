@@ -28,6 +28,8 @@ pub(crate) struct Terms {
     /// Nothing, if the first line says it.
     pub(crate) format: Option<Format>,
     pub(crate) names: FieldNames,
+    /// True if the time of a request is that of its beginning, although the log has that of its end.
+    pub(crate) from_beginnings: bool,
     /// The share of garbled lines above which the reading stops.
     pub(crate) garbled: Share,
     /// The time by which a line may be late, and is sorted in.
@@ -119,7 +121,7 @@ pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Re
         let garbled = reading.garbled;
         let parser = parser.get_or_insert_with(|| {
             let format = terms.format.unwrap_or_else(|| Format::of(line.text));
-            Parser::new(format, terms.names.clone())
+            Parser::new(format, terms.names.clone(), terms.from_beginnings)
         });
         let parsed = match line.is_cut {
             true => Err("longer than 65536 bytes"),
