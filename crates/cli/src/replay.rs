@@ -92,21 +92,11 @@ pub(crate) struct Decided {
 }
 
 impl Replay {
-    /// The limiter of a file, without the policies that are named.
+    /// The limiter of a file, without those of its policies that are named.
     pub(crate) fn of(path: &Path, without: &[String]) -> Result<Self, Failure> {
         let clock = ManualClock::new();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let whole = Limits::read(path, |_| {}, |builder| builder).map_err(Failure::invalid)?;
-        let is_known = |name: &String| {
-            let mut policies = whole.config().policies.iter();
-            policies.any(|policy| policy.name == *name)
-        };
-        if let Some(name) = without.iter().find(|name| !is_known(name)) {
-            let path = path.display();
-            return Err(Failure::invalid(format_args!(
-                "--without {name}: {path} has no such policy"
-            )));
-        }
         let mut config = whole.config().clone();
         replayable(&mut config, without);
         let name = |policy: &PolicyConfig| policy.name.clone();

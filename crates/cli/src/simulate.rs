@@ -33,7 +33,10 @@ pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
     let mut terms = asked.reading.terms().map_err(Failure::usage)?;
     let mut replay = Replay::of(&asked.limits, &asked.without)?;
     let other = asked.against.as_deref();
-    let other = other.map(|path| Replay::of(path, &[])).transpose()?;
+    let other = other
+        .map(|path| Replay::of(path, &asked.without))
+        .transpose()?;
+    refuse_unknown(asked, &replay, other.as_ref())?;
     terms.from_beginnings =
         replay.needs_durations() || other.as_ref().is_some_and(Replay::needs_durations);
     let mut other = other.map(|replay| (replay, Tally::default(), Difference::default()));
@@ -81,6 +84,27 @@ pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
         true => json::report(asked, &simulation),
         false => text::report(asked, &simulation),
     })
+}
+
+/// Refuses the name of a policy that would be left out, and that no file has.
+fn refuse_unknown(
+    asked: &SimulateArguments,
+    replay: &Replay,
+    other: Option<&Replay>,
+) -> Result<(), Failure> {
+    let is_known = |name: &&String| {
+        let mut replays = std::iter::once(replay).chain(other);
+        replays.any(|replay| replay.left_out().contains(*name))
+    };
+    let Some(name) = asked.without.iter().find(|name| !is_known(name)) else {
+        return Ok(());
+    };
+    let path = asked.limits.display();
+    let files = match &asked.against {
+        Some(other) => format!("neither {path} nor {} has such a policy", other.display()),
+        None => format!("{path} has no such policy"),
+    };
+    Err(Failure::invalid(format_args!("--without {name}: {files}")))
 }
 
 /// The file of all decisions.

@@ -204,3 +204,23 @@ fn durations_beside_the_time_that_envoy_logs_are_milliseconds() {
     let in_seconds = ["--field", "duration=duration"];
     assert_eq!(case.refused(&in_seconds), [2, 3]);
 }
+
+#[test]
+fn policies_are_left_out_of_both_files() {
+    let policy = |name: &str| {
+        format!("[[policies]]\nname = \"{name}\"\nquotas = \"1/h burst 1\"\nroutes = [\"/\"]\n")
+    };
+    let case = Case::of(&(policy("kept") + &policy("new")), line(0, "").repeat(3));
+    let old = policy("old").replace("1/h burst 1", "1 at once");
+    fs::write(case.folder.path().join("old.toml"), policy("kept") + &old).unwrap();
+    let against = ["--against", "old.toml", "--without", "old"];
+
+    let report = case.json(&[&against[..], &["--without", "new"]].concat());
+    let ran = case.run(&[&against[..], &["--without", "none"]].concat());
+
+    assert_eq!(report["against"]["newly_refused"], 0, "{report:#}");
+    assert_eq!(report["replay"]["refused"], 2, "{report:#}");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let says = "--without none: neither limits.toml nor old.toml has such a policy";
+    assert!(ran.err.contains(says), "{ran:?}");
+}

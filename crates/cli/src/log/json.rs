@@ -146,7 +146,7 @@ impl FieldNames {
         stated.any(|(_, place)| matches!(place, Place::Part(known) if is_it(*known)))
     }
 
-    /// Reads a line. If `from_beginnings`, the time of a request is that of its beginning, as far as the line tells how long it took.
+    /// Reads a line. If `from_beginnings`, the time is that of the request's beginning, if the line tells how long it took.
     pub(super) fn parse<'l>(
         &self,
         line: &'l [u8],
