@@ -195,10 +195,10 @@ fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
             api(4, Some("routes")),
             "route \"api\"",
         ),
-        (format!("{TEN}rotes = [\"/api\"]\n"), api(1, None), "rotes"),
+        (format!("{TEN}rotes = [\"/api\"]\n"), api(4, None), "rotes"),
         (
             format!("{TEN}on_failure = 7\n"),
-            api(1, Some("on_failure")),
+            api(4, Some("on_failure")),
             "on_failure",
         ),
         (format!("{TEN}{TEN}"), api(5, None), "two policies"),

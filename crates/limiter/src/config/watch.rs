@@ -385,10 +385,11 @@ pub struct ReloadError {
 
 impl ReloadError {
     fn of_text(path: &Path, text: &str, message: String) -> Self {
+        let fault = Fault::find(text, &message);
         Self {
             path: path.to_owned(),
-            fault: Fault::find(text, &message),
-            message,
+            message: fault.words(message),
+            fault,
         }
     }
 

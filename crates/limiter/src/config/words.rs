@@ -28,11 +28,28 @@ impl Fault {
         let field = field_in(rest).or_else(|| field_in(message));
         // The first of two policies with one name stands before the one that is too many.
         let which = usize::from(message.ends_with(DOUBLE));
-        let line = line_in(message).or_else(|| line_of(text, policy?, which, field));
+        // The reader of TOML names the first line of the policy, wherever the fault is in it.
+        let told = line_in(message);
+        let own = || line_of(text, policy?, which, field);
+        let line = match field {
+            Some(_) => own().or(told),
+            None => told.map_or_else(own, |line| Some(line_of_unknown(text, message, line))),
+        };
         Self {
             line,
             policy: policy.map(str::to_owned),
             field: field.map(str::to_owned),
+        }
+    }
+
+    /// The message about it, without a reader's excerpt of another line.
+    pub(super) fn words(&self, message: String) -> String {
+        if line_in(&message) == self.line {
+            return message;
+        }
+        match message.rsplit_once("^\n") {
+            Some((_excerpt, words)) => words.to_owned(),
+            None => message,
         }
     }
 }
@@ -92,6 +109,18 @@ fn line_in(message: &str) -> Option<usize> {
     let (_, after) = message.split_once("line ")?;
     let end = after.find(|c: char| !c.is_ascii_digit());
     after[..end.unwrap_or(after.len())].parse().ok()
+}
+
+/// The line of the key that a message calls unknown, in the table that begins at this line; or else this line.
+fn line_of_unknown(text: &str, message: &str, table: usize) -> usize {
+    let unknown = message.split_once("unknown field `");
+    let Some((key, _)) = unknown.and_then(|(_, after)| after.split_once('`')) else {
+        return table;
+    };
+    let lines = text.lines().enumerate().skip(table - 1);
+    let mut of_table = lines.take_while(|(at, line)| *at < table || !line.starts_with("[["));
+    let found = of_table.find(|(_, line)| has_key(line, key));
+    found.map_or(table, |(at, _)| at + 1)
 }
 
 /// The line of a field of a policy, or of the policy's name. Of several policies with this name it is that with this number,
@@ -367,5 +396,11 @@ routes = [\"/api\"]
         assert_eq!(fault.line, Some(13));
         let line = "TOML parse error at line 7, column 1";
         assert_eq!(place(line), (Some(7), None, None));
+        let unknown = format!("{line}: policy \"api\": unknown field `routes`, expected");
+        assert_eq!(place(&unknown).0, Some(10));
+        let nowhere = format!("{line}: policy \"api\": unknown field `rotes`, expected");
+        assert_eq!(place(&nowhere).0, Some(7));
+        let field = "TOML parse error at line 3, column 1: policy \"login\": quotas: no";
+        assert_eq!(place(field).0, Some(5));
     }
 }
