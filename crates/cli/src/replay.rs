@@ -314,7 +314,7 @@ impl Replay {
         }
         for (name, value) in &entry.headers {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-            headers.append(name, HeaderValue::from_str(value).ok()?);
+            headers.append(name, HeaderValue::from_bytes(value.as_bytes()).ok()?);
         }
         self.request
             .extensions_mut()

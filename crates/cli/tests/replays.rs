@@ -224,3 +224,15 @@ fn policies_are_left_out_of_both_files() {
     let says = "--without none: neither limits.toml nor old.toml has such a policy";
     assert!(ran.err.contains(says), "{ran:?}");
 }
+
+#[test]
+fn a_key_that_is_not_ascii_is_a_key() {
+    let limits =
+        "policies = [{ name = \"api\", quotas = \"1/h burst 1\", key = { header = \"x-user\" } }]";
+    let more = |user: &str| format!(",\"http_x_user\":\"{user}\"");
+    let log = ["zoë", "zoë", "chloë"].map(|user| line(0, &more(user)));
+    let case = Case::of(limits, log.concat());
+
+    assert_eq!(case.refused(&[]), [2]);
+    assert_eq!(case.json(&[])["unroutable"], 0);
+}

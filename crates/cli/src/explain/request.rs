@@ -39,7 +39,7 @@ pub(super) fn of(asked: &ExplainArguments) -> Result<Request<Body>, Failure> {
             .ok_or_else(|| Failure::usage("-H expects a name, a colon and a value"))?;
         let name_fault = || Failure::usage(format_args!("-H {name:?}: the name is not a header's"));
         let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| name_fault())?;
-        let value = HeaderValue::from_str(value.trim()).map_err(|_| {
+        let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| {
             Failure::usage(format_args!("-H {name}: the value is not one of a header"))
         })?;
         request.headers_mut().append(parsed, value);

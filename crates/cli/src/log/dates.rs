@@ -68,29 +68,27 @@ impl Dates {
         local_us.checked_add_signed(-offset(rest)?)
     }
 
-    /// A number: seconds since the Unix epoch, with a fraction or without; or milliseconds or microseconds if it is too large for
-    /// that.
+    /// A number, with a fraction or without: seconds since the Unix epoch, or a finer unit if it is too large for that.
     pub(super) fn epoch(&mut self, text: &[u8]) -> Option<u64> {
         let dot = memchr::memchr(b'.', text);
         let whole = number(&text[..dot.unwrap_or(text.len())])?;
-        if let Some(dot) = dot {
-            self.saw_fraction = true;
-            return whole
-                .checked_mul(SECOND_US)?
-                .checked_add(fraction_us(&text[dot + 1..])?);
-        }
-        match whole {
-            // Before the year 5000.
-            0..100_000_000_000 => Some(whole * SECOND_US),
-            100_000_000_000..100_000_000_000_000 => {
-                self.saw_fraction = true;
-                Some(whole * 1_000)
-            }
+        let millionths = match dot {
+            Some(dot) => fraction_us(&text[dot + 1..])?,
+            None => 0,
+        };
+        let (unit_us, is_of_seconds) = match whole {
+            // Before the year 5000, and so on for each unit.
+            0..100_000_000_000 => (SECOND_US, true),
+            100_000_000_000..100_000_000_000_000 => (1_000, false),
+            100_000_000_000_000..100_000_000_000_000_000 => (1, false),
+            // Nanoseconds. What is finer than a microsecond is cut off.
             _ => {
                 self.saw_fraction = true;
-                Some(whole)
+                return Some(whole / 1_000);
             }
-        }
+        };
+        self.saw_fraction |= dot.is_some() || !is_of_seconds;
+        Some(whole * unit_us + millionths * unit_us / SECOND_US)
     }
 
     /// A time in any of these forms.
@@ -194,6 +192,11 @@ mod tests {
         assert_eq!(dates.any(b"2000-10-10T20:55:36.1234567Z"), later);
         assert_eq!(dates.any(b"971211336.123456"), later);
         assert_eq!(dates.any(b"971211336123456"), later);
+        assert_eq!(dates.any(b"971211336123.456"), later);
+        assert_eq!(dates.any(b"971211336123456.7"), later);
+        assert_eq!(dates.any(b"971211336123456789"), later);
+        let in_nanoseconds = dates.any(b"1795478400123456789");
+        assert_eq!(in_nanoseconds, Some(1_795_478_400_123_456));
         assert!(dates.saw_fraction);
     }
 
