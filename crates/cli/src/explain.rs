@@ -128,11 +128,7 @@ async fn answer(
             Ok(Ok(response)) => break response,
             Ok(Err(never)) => match never {},
             Err(_still_waiting) => {
-                let waits = |question: &Question| {
-                    let verdict = question.verdict;
-                    verdict.is_some_and(|verdict| !verdict.wait().is_zero())
-                };
-                if lock(record).questions.iter().any(waits) {
+                if lock(record).questions.iter().any(Question::waits) {
                     return None;
                 }
             }

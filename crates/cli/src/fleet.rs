@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tollgate::{Backend, CheckError, Key, Limiter, MemoryBackend, Policy, RedisBackend};
 
 use crate::failure::Failure;
-use crate::limits::Limits;
+use crate::limits::{Kind, Limits, Registered};
 use crate::recorder::{Question, Record, Recorder, lock};
 use crate::redis::RedisArguments;
 
@@ -83,6 +83,15 @@ impl<'a> Plan<'a> {
         let policy = self.policy(&asked.policy)?;
         let key = caller::read(self.limits.limiter(), &policy, &asked.key)?;
         Ok((policy, key))
+    }
+
+    /// What is assumed about the quotas of callers, because only the service knows it.
+    fn assumptions(&self, policy: &Policy) -> Vec<String> {
+        let of_policy = |it: &&Registered| {
+            it.policy == policy.name() && matches!(it.kind, Kind::Quotas | Kind::Tiers)
+        };
+        let registered = self.limits.registered().iter().filter(of_policy);
+        registered.map(Registered::assumption).collect()
     }
 
     fn connect(self) -> Result<Fleet<'a>, Failure> {
@@ -154,6 +163,12 @@ impl Fleet<'_> {
             record,
         })
     }
+}
+
+/// The lines that tell assumptions.
+fn assumed(assumptions: &[String]) -> impl Iterator<Item = String> {
+    let lines = assumptions.iter();
+    lines.map(|it| format!("  assumed    {it}, and only the service knows"))
 }
 
 /// A limiter that only probes, and its record.

@@ -64,6 +64,23 @@ impl Kind {
     }
 }
 
+impl Registered {
+    /// The assumption that its stand-in makes.
+    pub(crate) fn assumption(&self) -> String {
+        let assumed = match self.kind {
+            Kind::Condition => "that it holds",
+            Kind::Cost => "that it is what --cost says",
+            Kind::Key => "that it finds \"stand-in\", and the budgets are those of this text",
+            Kind::KeyList | Kind::NetworkList => "that it is empty",
+            Kind::Outcome => "nothing: it matters to the response",
+            Kind::Quotas => "that it states no quotas of its own",
+            Kind::Tiers => "that the caller is in none",
+        };
+        let (kind, name, policy) = (self.kind.words(), &self.name, &self.policy);
+        format!("of the {kind} {name:?} of policy {policy}: {assumed}")
+    }
+}
+
 impl Limits {
     /// Reads a file, and builds its limiter with what `finish` adds to it. `adjust` changes the configuration before it is built.
     pub(crate) fn read(

@@ -29,6 +29,16 @@ impl Question {
         !matches!(self.scope.unit(), Unit::Ban | Unit::Once)
     }
 
+    /// True if the request waits: for its turn, or until a place comes back.
+    pub(crate) fn waits(&self) -> bool {
+        let verdict = self.verdict.as_ref();
+        verdict.is_some_and(|verdict| !verdict.wait().is_zero() || self.waits_for_place(verdict))
+    }
+
+    fn waits_for_place(&self, verdict: &Verdict) -> bool {
+        self.quota.is_held() && self.quota.waits() && verdict.is_denied()
+    }
+
     /// The rest of a ban in force.
     pub(crate) fn banned_for(&self) -> Option<Duration> {
         let verdict = self.verdict.as_ref()?;
@@ -45,6 +55,8 @@ impl Question {
         let left = left(verdict.remaining(), verdict.limit());
         if verdict.never_passes() {
             format!("{quota}: refuses, since the cost is more than the quota ever holds; {left}")
+        } else if self.waits_for_place(verdict) {
+            format!("{quota}: lets it wait for a place; {left}")
         } else if let Some(wait) = verdict.retry_after() {
             format!("{quota}: refuses, and passes it in {}; {left}", about(wait))
         } else if verdict.is_denied() {

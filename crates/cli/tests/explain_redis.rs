@@ -7,8 +7,11 @@ mod program;
 #[path = "support/state.rs"]
 mod state;
 
+use std::time::Duration;
+
 use tempfile::TempDir;
-use tollgate::{Limiter, Policy, Quota, RedisBackend};
+use tollgate::key::Header;
+use tollgate::{Concurrent, Limiter, Policy, Quota, RedisBackend};
 use tollgate_testkit::Standalone;
 
 use self::program::tollgate;
@@ -131,4 +134,34 @@ fn a_password_stands_in_no_message() {
         );
         assert!(!ran.out.contains("s3cret"), "{ran:?}");
     }
+}
+
+#[test]
+fn a_request_that_would_wait_for_a_place_is_not_waited_for() {
+    let server = Standalone::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let at_once = Quota::from(Concurrent::at_most(2)).wait_up_to(Duration::from_secs(300));
+    let held = runtime.block_on(async {
+        let backend = RedisBackend::connect(&server.url()).await.unwrap();
+        let policy = Policy::new("api", at_once).key(Header::new("x-api-key"));
+        let limiter = Limiter::builder().policy(policy).backend(backend);
+        let limiter = limiter.build().unwrap();
+        limiter.check("api", "abc").cost(2).await.unwrap()
+    });
+    assert!(held.is_allowed());
+    let folder = folder();
+    let limits = "policies = [{ name = \"api\", quotas = \"2 at once wait 5min\", key = { header = \"x-api-key\" } }]";
+    std::fs::write(folder.path().join("limits.toml"), limits).unwrap();
+
+    let url = server.url();
+    let ran = tollgate(folder.path(), &[&REQUEST[..], &["--redis", &url]].concat());
+
+    let words = ran.words();
+    assert!(words.contains("it would wait for its turn"), "{words}");
+    let quota = "2 at once wait 5min: lets it wait for a place; 0 of 2 left";
+    assert!(words.contains(quota), "{words}");
+    drop(held);
 }

@@ -432,6 +432,48 @@ fn answers_for_machines_have_what_the_words_have() {
 }
 
 #[test]
+fn quotas_that_only_the_service_knows_are_no_facts() {
+    let server = Standalone::start();
+    let fleet = Fleet::on(&server);
+    let limits = r#"
+        [[policies]]
+        name = "api"
+        quotas = "1/day burst 50"
+        key = { header = "x-api-key" }
+        tiers = { by = "plans", quotas = { gold = "1/day burst 100" } }
+
+        [[policies]]
+        name = "own"
+        quotas = "1/day burst 50"
+        key = { header = "x-api-key" }
+        quotas_by = "customers"
+    "#;
+    fs::write(fleet.folder.path().join("limits.toml"), limits).unwrap();
+    for (policy, assumed) in [
+        (
+            "api",
+            "of the tiers \"plans\" of policy api: that the caller is in none",
+        ),
+        (
+            "own",
+            "of the lookup of quotas \"customers\" of policy own: that it states no quotas of its own",
+        ),
+    ] {
+        for asked in [
+            &["inspect", policy, "abc"][..],
+            &["top", policy],
+            &["keys", policy],
+            &["reset", policy, "abc", "--dry-run"],
+        ] {
+            let ran = fleet.run(asked);
+            let line = format!("  assumed    {assumed}, and only the service knows");
+            assert!(ran.words().contains(&line), "{ran:?}");
+            assert_eq!(fleet.json(asked)["assumed"][0], assumed);
+        }
+    }
+}
+
+#[test]
 fn a_password_stands_in_no_answer_and_no_audit() {
     let server = Standalone::start();
     let _set = server.command(&["CONFIG", "SET", "requirepass", "s3cret"]);

@@ -7,7 +7,6 @@ use tollgate_limiter::transport::Unmet;
 use super::{Account, Explanation};
 use crate::arguments::ExplainArguments;
 use crate::figures::{about, grouped};
-use crate::limits::Kind;
 use crate::policy_words;
 use crate::recorder::Question;
 
@@ -184,20 +183,6 @@ fn unknown(explanation: &Explanation, lines: &mut Vec<String>) {
         lines.push("\nonly the service knows these, and the explanation assumes".to_owned());
     }
     for registered in registered {
-        let assumed = match registered.kind {
-            Kind::Condition => "that it holds",
-            Kind::Cost => "that it is what --cost says",
-            Kind::Key => "that it finds \"stand-in\", and the budgets are those of this text",
-            Kind::KeyList | Kind::NetworkList => "that it is empty",
-            Kind::Outcome => "nothing: it matters to the response",
-            Kind::Quotas => "that it states no quotas of its own",
-            Kind::Tiers => "that the caller is in none",
-        };
-        lines.push(format!(
-            "  of the {} {:?} of policy {}: {assumed}",
-            registered.kind.words(),
-            registered.name,
-            registered.policy
-        ));
+        lines.push(format!("  {}", registered.assumption()));
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tollgate::{Holding, Unit};
 
-use super::{CallerArguments, FleetArguments, Plan, Standing};
+use super::{CallerArguments, FleetArguments, Plan, Standing, assumed};
 use crate::failure::Failure;
 use crate::figures::{about, grouped};
 use crate::recorder::Question;
@@ -30,6 +30,7 @@ pub(crate) struct InspectArguments {
 pub(crate) fn inspect(asked: &InspectArguments) -> Result<String, Failure> {
     let plan = Plan::of(&asked.fleet)?;
     let (policy, key) = plan.subject(&asked.caller)?;
+    let assumptions = plan.assumptions(&policy);
     let fleet = plan.connect()?;
     let standing = fleet.looking()?.at(&policy, &key)?;
     let mut holdings = Vec::new();
@@ -51,12 +52,14 @@ pub(crate) fn inspect(asked: &InspectArguments) -> Result<String, Failure> {
             "budgets": standing.budgets().map(budget_json).collect::<Vec<_>>(),
             "banned_for_ms": standing.banned_for().map(ms),
             "strikes_until_ban": standing.strikes_left(),
+            "assumed": assumptions,
             "held_by": holdings.iter().map(holding_json).collect::<Vec<_>>(),
         });
         return Ok(format!("{report:#}\n"));
     }
     let mut lines = vec![format!("policy {name}, caller {caller}")];
     lines.push(format!("  in         {}", fleet.place()));
+    lines.extend(assumed(&assumptions));
     lines.extend(standing.lines());
     for holding in &holdings {
         let (process, units) = (holding.process(), grouped(holding.units()));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tollgate::{BanList, Policy, Quota, UsedBudget};
 
 use super::inspect::ms;
-use super::{Fleet, FleetArguments, Looking, Plan, Standing, refused};
+use super::{Fleet, FleetArguments, Looking, Plan, Standing, assumed, refused};
 use crate::failure::Failure;
 use crate::figures::{about, grouped, left, table};
 
@@ -79,6 +79,7 @@ pub(crate) fn top(asked: &TopArguments) -> Result<String, Failure> {
 struct Budgets<'a> {
     asked: &'a FleetArguments,
     policy: String,
+    assumptions: Vec<String>,
     place: String,
     rows: Vec<Row>,
     seen: u64,
@@ -98,6 +99,7 @@ impl<'a> Budgets<'a> {
     fn of(asked: &'a FleetArguments, name: &str, most: NonZeroUsize) -> Result<Self, Failure> {
         let plan = Plan::of(asked)?;
         let policy = plan.policy(name)?;
+        let assumptions = plan.assumptions(&policy);
         let fleet = plan.connect()?;
         // The fleet reads budgets by the policy's own quotas. Those of tiers are chosen when their own quotas are known.
         let to_read = match policy.has_tiers() {
@@ -115,6 +117,7 @@ impl<'a> Budgets<'a> {
         Ok(Self {
             asked,
             policy: policy.name().to_owned(),
+            assumptions,
             place: fleet.place(),
             rows,
             seen: used.seen(),
@@ -129,6 +132,7 @@ impl<'a> Budgets<'a> {
             let report = json!({
                 "policy": self.policy,
                 "redis": self.place,
+                "assumed": self.assumptions,
                 "budgets": rows,
                 "in_use": self.seen,
                 "complete": self.is_complete,
@@ -144,6 +148,7 @@ impl<'a> Budgets<'a> {
             format!("policy {}, in {}", self.policy, self.place),
             format!("  {}{of_all}", in_use(self.seen)),
         ];
+        lines.extend(assumed(&self.assumptions));
         if !self.is_complete {
             lines.push("  there may be more: not every state could be looked at".to_owned());
         }

@@ -9,7 +9,7 @@ use tollgate::{CheckError, FailureKind, Key, Limiter};
 
 use super::audit::Change;
 use super::inspect::ms;
-use super::{CallerArguments, FleetArguments, Plan, refused};
+use super::{CallerArguments, FleetArguments, Plan, assumed, refused};
 use crate::failure::Failure;
 use crate::figures::{about, read_period};
 
@@ -169,6 +169,7 @@ fn change(
         )));
     }
     let is_json = fleet.json;
+    let assumptions = plan.assumptions(&policy);
     let fleet = plan.connect()?;
     let (caller, place) = (fleet.identity(&key), fleet.place());
     // What the library refuses is refused before anything is said of it, also in a dry run.
@@ -206,12 +207,14 @@ fn change(
             "caller": caller,
             "redis": place,
             "dry_run": asked.dry_run,
+            "assumed": assumptions,
             "was_banned_for_ms": was_banned.map(ms),
             "banned_for_ms": if asked.dry_run { was_banned.map(ms) } else { is_banned.map(ms) },
         });
         return Ok(format!("{report:#}\n"));
     }
     let mut lines = vec![format!("policy {name}, caller {caller}, before")];
+    lines.extend(assumed(&assumptions));
     lines.extend(before.lines());
     lines.push(if asked.dry_run {
         let would = match step {
