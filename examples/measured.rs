@@ -1,9 +1,10 @@
 //! Which limit fits my traffic?
 //!
 //! `cargo run --example measured`. The limit that it begins with is on trial (`shadow = true`): it refuses no request, and
-//! `/metrics` says what it would have refused. Meanwhile each request becomes a line of `LOG`, with its microsecond, its key and
-//! its status, so that a replay decides as the limiter did. `tollgate suggest` finds quotas in that log; put one into the file
-//! that `LIMITS` names, without `shadow`, and two seconds later the service limits by it.
+//! `/metrics` says what it would have refused. Meanwhile each request becomes a line of `LOG`, with its microsecond, its key, its
+//! cost and its status, so that a replay decides as the limiter did. A line is written when its request is over, so that the log is
+//! read with a `--reorder` as long as the longest request. `tollgate suggest` finds quotas in it; put one into the file that
+//! `LIMITS` names, without `shadow`, and two seconds later the service limits by it.
 
 use std::env;
 use std::fs::{File, OpenOptions};
@@ -11,7 +12,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
@@ -38,6 +39,8 @@ struct Line<'r> {
     method: &'r str,
     target: &'r str,
     status: u16,
+    cost: u64,
+    duration_us: u128,
     http_x_api_key: Option<&'r str>,
 }
 
@@ -61,6 +64,7 @@ async fn logged(
     next: Next,
 ) -> Response {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let came = Instant::now();
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let key = request.headers().get("x-api-key").cloned();
     let response = next.run(request).await;
@@ -70,6 +74,10 @@ async fn logged(
         method: method.as_str(),
         target: &uri.to_string(),
         status: response.status().as_u16(),
+        // What a policy by costs would charge. Here requests are alike.
+        cost: 1,
+        // Limits on how many at once are replayed by it.
+        duration_us: came.elapsed().as_micros(),
         http_x_api_key: key.as_ref().and_then(|key| key.to_str().ok()),
     });
     if let Err(error) = written {
@@ -114,7 +122,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tollgate = "cargo run -p tollgate-cli --";
     let tries = [
         "curl -H 'x-api-key: [a-t]' URL/things?[1-5]".to_owned(),
-        format!("{tollgate} suggest {log} --key header:x-api-key"),
+        format!("{tollgate} suggest {log} --key header:x-api-key --reorder 1min"),
         format!("{tollgate} check {path}"),
         "curl URL/metrics".to_owned(),
     ];
