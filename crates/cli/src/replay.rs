@@ -33,6 +33,7 @@ pub(crate) struct Replay {
     /// The requests that are under way and hold something, the first to end first.
     under_way: BinaryHeap<Reverse<UnderWay>>,
     admitted: u64,
+    has_logged_costs: bool,
     heard: Arc<Mutex<Vec<Heard>>>,
     names: Vec<String>,
     left_out: Vec<String>,
@@ -106,6 +107,9 @@ impl Replay {
         let policies = config.policies.iter();
         let held_by = policies.filter(|policy| quotas_of(policy).any(|quota| quota.is_held()));
         let held_by: Vec<_> = held_by.map(name).collect();
+        let mut policies = config.policies.iter();
+        let has_logged_costs =
+            policies.any(|policy| matches!(policy.cost, CostConfig::Registered(_)));
         let is_by_address = is_by_address(&config) && held_by.is_empty();
         let backend = MemoryBackend::builder()
             .max_keys(MOST_KEYS)
@@ -135,6 +139,7 @@ impl Replay {
             held_by,
             under_way: BinaryHeap::new(),
             admitted: 0,
+            has_logged_costs,
             heard,
             names,
             left_out,
@@ -160,6 +165,11 @@ impl Replay {
     /// The caller as policies by address tell callers apart.
     pub(crate) fn caller(&self, address: IpAddr) -> Key {
         self.limits.limiter().client_key(address)
+    }
+
+    /// True if a policy charges what the log has as the cost of a request.
+    pub(crate) fn has_logged_costs(&self) -> bool {
+        self.has_logged_costs
     }
 
     /// True if it matters how long a request is under way.

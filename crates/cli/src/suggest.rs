@@ -9,6 +9,9 @@ mod requests;
 mod text;
 mod trial;
 
+use std::fs;
+use std::path::Path;
+
 use tollgate_limiter::transport::Pattern;
 
 use self::callers::{Callers, Identity};
@@ -26,31 +29,35 @@ struct Suggestion {
     requests: u64,
     /// Those of them that name no caller.
     unidentified: u64,
+    /// Those that have no cost, if costs count.
+    without_cost: u64,
     first_us: u64,
     last_us: u64,
     callers: Callers,
     frontier: Vec<Point>,
     choices: Vec<Choice>,
-    /// Nothing, if the log came from standard input.
+    /// Nothing, if the log could be read once.
     trial: Option<Trial>,
 }
 
 pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
     let terms = asked.reading.terms().map_err(Failure::usage)?;
     let filter = Filter::of(asked)?;
-    let is_read_again = asked.log.as_os_str() != "-";
+    let is_read_again = can_be_read_again(&asked.log);
     if asked.of == Counted::Requests && !is_read_again {
         return Err(Failure::usage(
-            "--of requests reads the log several times, and standard input can be read once",
+            "--of requests reads the log several times, and a pipe can be read once",
         ));
     }
     let mut callers = Callers::default();
+    let mut without_cost = 0;
     let (mut requests, mut unidentified, mut first_us, mut last_us) = (0, 0, u64::MAX, 0);
     let reading = read(&asked.log, &terms, &mut |entry, _line, _number| {
         if !filter.covers(entry) {
             return Ok(());
         }
         requests += 1;
+        without_cost += u64::from(asked.costs && entry.cost.is_none());
         first_us = first_us.min(entry.time_us);
         last_us = entry.time_us;
         match identity(&asked.key, entry) {
@@ -97,6 +104,7 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
         reading,
         requests,
         unidentified,
+        without_cost,
         first_us,
         last_us,
         callers,
@@ -109,6 +117,11 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
         true => json::report(asked, &suggestion),
         false => text::report(asked, &suggestion),
     })
+}
+
+/// True for a file, and not for standard input or another pipe. A log that is not there is told when it is read.
+fn can_be_read_again(log: &Path) -> bool {
+    log.as_os_str() != "-" && fs::metadata(log).map_or(true, |found| found.is_file())
 }
 
 /// The requests that the operator asks about.

@@ -6,8 +6,9 @@
 mod traffic;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -172,6 +173,56 @@ fn by_costs_the_burst_is_in_units_of_the_log() {
 
         assert_eq!(suggested["choices"][0]["burst"], burst, "{suggested:#}");
         assert_eq!(suggested["choices"][0]["refused_requests"], 0);
+    }
+}
+
+#[test]
+fn a_request_without_a_cost_counts_as_one_unit_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |address: u64, more: &str| {
+        let time_us = 1_795_478_400_000_000 + address;
+        format!(
+            "{{\"time_us\":{time_us},\"address\":\"192.0.2.{address}\",\"target\":\"/\"{more}}}\n"
+        )
+    };
+    let log = [line(1, ",\"cost\":5000000000"), line(2, ""), line(3, "")];
+    fs::write(folder.path().join("app.log"), log.concat()).unwrap();
+    let limits = "policies = [{ name = \"api\", quotas = \"10/s\", cost = \"weight\" }]";
+    fs::write(folder.path().join("limits.toml"), limits).unwrap();
+
+    let replayed = report(&["simulate", "app.log", "limits.toml"], folder.path());
+    // The first cost is more than any quota holds.
+    let asked = ["suggest", "app.log", "--costs", "--of", "requests"];
+    let suggested = report(&asked, folder.path());
+
+    assert_eq!(replayed["without_cost"], 2, "{replayed:#}");
+    assert_eq!(replayed["replay"]["refused"], 1, "{replayed:#}");
+    assert_eq!(suggested["without_cost"], 2, "{suggested:#}");
+    assert_eq!(suggested["choices"][0]["burst"], u32::MAX, "{suggested:#}");
+}
+
+#[test]
+fn a_pipe_is_read_once_whatever_it_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Vec::new();
+    traffic::write(2_000, &mut log).unwrap();
+    for (more, code, says) in [
+        (&[][..], 0, "The log came from a pipe and was read once"),
+        (&["--of", "requests"], 2, "a pipe can be read once"),
+    ] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        let program = program.args(["suggest", "/dev/stdin"]).args(more);
+        let program = program.current_dir(folder.path()).stdin(Stdio::piped());
+        let program = program.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = program.spawn().unwrap();
+        // It may be over without having read anything.
+        let _written = running.stdin.take().unwrap().write_all(&log);
+        let ran = running.wait_with_output().unwrap();
+
+        assert_eq!(ran.status.code(), Some(code), "{ran:?}");
+        let said = [ran.stdout, ran.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains(says), "{said}");
     }
 }
 

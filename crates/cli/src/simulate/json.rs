@@ -33,6 +33,7 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         "garbled": { "lines": reading.garbled, "samples": garbled.collect::<Vec<_>>() },
         "without_request": reading.without_request,
         "unroutable": tally.unroutable,
+        "without_cost": tally.without_cost,
         "sorted": reading.sorted,
         "whole_seconds": reading.has_whole_seconds,
         "status_429": reading.refused_then,

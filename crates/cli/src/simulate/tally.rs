@@ -26,6 +26,8 @@ pub(super) struct Tally {
     pub(super) requests: u64,
     pub(super) refused: u64,
     pub(super) unroutable: u64,
+    /// Requests whose line has no cost, if a policy charges that.
+    pub(super) without_cost: u64,
     pub(super) first_us: u64,
     pub(super) last_us: u64,
     callers: HashSet<u128, RandomState>,
@@ -79,6 +81,7 @@ impl Tally {
             self.policies[0].covered += 1;
         } else {
             self.count_policies(decided);
+            self.without_cost += u64::from(replay.has_logged_costs() && entry.cost.is_none());
         }
         if let Some((policy, key)) = &decided.refused {
             self.count_refusal(*policy, key, entry, line, number);

@@ -158,6 +158,12 @@ pub(super) fn doubts(simulation: &Simulation) -> Vec<String> {
             grouped(tally.unroutable)
         ));
     }
+    if tally.without_cost > 0 {
+        doubts.push(format!(
+            "Requests without a cost, of which one unit is charged: {}.",
+            grouped(tally.without_cost)
+        ));
+    }
     if reading.sorted > 0 {
         doubts.push(format!(
             "Lines that were late, and were sorted in: {}.",

@@ -43,6 +43,7 @@ pub(super) fn report(asked: &SuggestArguments, suggestion: &Suggestion) -> Strin
         "requests": suggestion.requests,
         "callers": suggestion.callers.len(),
         "unidentified": suggestion.unidentified,
+        "without_cost": suggestion.without_cost,
         "first_us": suggestion.first_us,
         "last_us": suggestion.last_us,
         "garbled": reading.garbled,

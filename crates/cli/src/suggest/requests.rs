@@ -45,7 +45,7 @@ pub(super) fn refine(
         }
         for place in 0..RATES {
             match refused.found[place] > may_be_refused {
-                true => least[place] = (bursts[place] + 1).min(most[place]),
+                true => least[place] = bursts[place].saturating_add(1).min(most[place]),
                 false => most[place] = bursts[place],
             }
         }

@@ -197,12 +197,21 @@ pub(super) fn doubts(asked: &SuggestArguments, suggestion: &Suggestion) -> Vec<S
         say("Times are whole seconds: requests of one second count as one burst. True bursts differ from these by up to what the rate lets pass in a second.".to_owned());
     }
     if suggestion.trial.is_none() {
-        say("The log came from standard input and was read once: requests and programs were not counted.".to_owned());
+        say(
+            "The log came from a pipe and was read once: requests and programs were not counted."
+                .to_owned(),
+        );
     }
     if suggestion.unidentified > 0 {
         say(format!(
             "Requests without such an identity, which do not count: {}.",
             grouped(suggestion.unidentified)
+        ));
+    }
+    if suggestion.without_cost > 0 {
+        say(format!(
+            "Requests without a cost, which count as one unit: {}.",
+            grouped(suggestion.without_cost)
         ));
     }
     if reading.refused_then > 0 {
