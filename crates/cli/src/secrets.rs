@@ -26,7 +26,8 @@ fn secret_in(text: &str) -> Option<String> {
     }
     let word = rest.split(['/', '?']).next()?;
     let is_host = word.contains([':', '.']) || word == "localhost";
-    (is_of_redis && !is_host).then(|| word.to_owned())
+    // The name of the scheme is in every message, and a common name of a host.
+    (is_of_redis && !is_host && !scheme.ends_with(word)).then(|| word.to_owned())
 }
 
 /// The text without the secrets.
@@ -47,6 +48,8 @@ mod tests {
             ("redis://s3cret@host", Some("s3cret")),
             ("redis://s3cret", Some("s3cret")),
             ("redis://127.0.0.1:6379/", None),
+            ("redis://redis", None),
+            ("--redis=redis://redis/0", None),
             ("https://example.com/x", None),
             ("GET /x", None),
         ] {

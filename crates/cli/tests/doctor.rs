@@ -6,6 +6,8 @@
 mod program;
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate::{Backend, Charge, Key, Mode, Quota, RedisBackend, Scope};
@@ -190,6 +192,31 @@ fn choices_are_advice_and_no_error() {
 }
 
 #[test]
+fn a_failed_save_matters_where_the_server_saves_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let server = Standalone::start_with(&[&GOOD[..], &["--dir", &path]].concat());
+    drop(folder);
+    let begin = Instant::now();
+    while !server
+        .command(&["INFO", "persistence"])
+        .contains("rdb_last_bgsave_status:err")
+    {
+        assert!(begin.elapsed() < Duration::from_secs(30), "no save fails");
+        let _begun = server.command(&["BGSAVE"]);
+        thread::sleep(Duration::from_millis(50));
+    }
+
+    let (_, found) = findings(&["--redis", &server.url()]);
+    assert!(found.iter().all(|it| it.subject != "disk"), "{found:#?}");
+
+    let _set = server.command(&["CONFIG", "SET", "save", "3600 1"]);
+    let (code, found) = findings(&["--redis", &server.url()]);
+    assert_eq!(code, Some(3));
+    assert_eq!(finding(&found, "disk").was, "the last save failed");
+}
+
+#[test]
 fn a_clock_that_is_far_off_is_told() {
     let server = Standalone::start_ahead(3_600, &GOOD);
 
@@ -327,6 +354,14 @@ fn sentinels_are_asked_and_the_master_that_they_name_is_examined() {
             .starts_with("3 of 3 name 127.0.0.1:")
     );
     assert_eq!(finding(&found, "replication").was, "master, 1 replica");
+
+    // A master that they do not know.
+    let mut unknown = redis.clone();
+    *unknown.last_mut().unwrap() = "no-such-master";
+    let ran = doctor(&unknown);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let says = "the Sentinels watch no master of this name";
+    assert!(ran.err.contains(says), "{ran:?}");
 
     // One that watches nothing.
     let stranger = Standalone::start();

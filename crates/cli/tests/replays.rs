@@ -236,3 +236,103 @@ fn a_key_that_is_not_ascii_is_a_key() {
     assert_eq!(case.refused(&[]), [2]);
     assert_eq!(case.json(&[])["unroutable"], 0);
 }
+
+#[test]
+fn lines_of_cloudfront_have_the_columns_that_were_named_before_them() {
+    let limits = "policies = [{ name = \"api\", quotas = \"1/h burst 1\" }]";
+    let log = [
+        "#Version: 1.0",
+        "#Fields: date time c-ip cs-method cs-uri-stem sc-status",
+        "2026-11-25\t10:00:00\t192.0.2.1\tGET\t/\t200",
+        "#Fields: c-ip date time cs-method cs-uri-stem sc-status",
+        "192.0.2.1\t2026-11-25\t10:00:01\tGET\t/\t200",
+        "",
+    ];
+    let case = Case::of(limits, log.join("\n"));
+
+    for more in [&[][..], &["--reorder", "10s"]] {
+        assert_eq!(case.json(more)["replay"]["requests"], 2);
+        assert_eq!(case.refused(more), [5]);
+    }
+}
+
+#[test]
+fn a_garbled_line_is_told_with_its_reason_in_every_format() {
+    let long = format!("192.0.2.1 - - [{}", "x".repeat(70_000));
+    for (format, text, reason) in [
+        ("combined", long.as_str(), "longer than 65536 bytes"),
+        (
+            "cloudfront",
+            "2026-11-25\t10:00:00\t192.0.2.1\tGET\t/\t200",
+            "no #Fields line stands before it",
+        ),
+        (
+            "cloudfront",
+            "#Fields: date time cs-method cs-uri-stem\n2026-11-25\t10:00:00\tGET\t/",
+            "no address in c-ip",
+        ),
+        (
+            "envoy",
+            "[2026-11-25T10:00:00.000Z] \"GET / HTTP/1.1\" 200 - 0 1 2 1 \"-\" \"curl\" \"id\" \"host\" \"up\"",
+            "no address in X-Forwarded-For: set use_remote_address in Envoy",
+        ),
+        (
+            "json",
+            "{\"time\":-1,\"ip\":\"192.0.2.1\",\"path\":\"/\"}",
+            "no time that can be read",
+        ),
+        (
+            "json",
+            "{\"time\":1,\"ip\":{\"v4\":1},\"path\":\"/\"}",
+            "no address that can be read",
+        ),
+        (
+            "json",
+            "{\"time\":1,\"ip\":[\"192.0.2.1\"],\"path\":\"/\"}",
+            "no address that can be read",
+        ),
+        (
+            "json",
+            "{\"time\":1,\"ip\":\"192.0.2.1\",\"path\":\"/\",\"status\":true}",
+            "invalid status",
+        ),
+        (
+            "json",
+            "{\"time\":1,\"ip\":\"192.0.2.1\",\"path\":\"/\",\"cost\":-1}",
+            "invalid cost",
+        ),
+        ("json", "{\"time\":1", "not an object of JSON"),
+    ] {
+        let limits = "policies = [{ name = \"api\", quotas = \"1/h burst 1\" }]";
+        let ran = Case::of(limits, text).run(&["--format", format]);
+
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(
+            ran.err.contains(&format!(": {reason}: ")),
+            "{reason}: {ran:?}"
+        );
+    }
+}
+
+#[test]
+fn a_log_that_is_cut_or_corrupt_and_a_file_that_cannot_be_written_are_told() {
+    let limits = "policies = [{ name = \"api\", quotas = \"1/h burst 1\" }]";
+    let whole = |name: &str| fs::read(format!("tests/cmd/simulate.in/{name}")).unwrap();
+    for name in ["access.log.gz", "access.log.zst"] {
+        let mut cut = whole(name);
+        cut.truncate(cut.len() / 2);
+        let mut corrupt = whole(name);
+        let middle = corrupt.len() / 2;
+        corrupt[middle..middle + 16].fill(0xff);
+        for log in [cut, corrupt] {
+            // Whatever its lines have become.
+            let ran = Case::of(limits, log).run(&["--reorder", "9h", "--garbled", "100%"]);
+            assert_eq!(ran.code, Some(1), "{name}: {ran:?}");
+            assert!(ran.err.starts_with("error: app.log: "), "{name}: {ran:?}");
+            assert!(ran.out.is_empty(), "{name}: {ran:?}");
+        }
+    }
+    let ran = Case::of(limits, line(0, "")).run(&["--decisions", "nowhere/decided"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.starts_with("error: nowhere/decided: "), "{ran:?}");
+}

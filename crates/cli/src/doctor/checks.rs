@@ -177,7 +177,9 @@ fn persistence(server: &ExaminedServer) -> Finding {
 /// A save that failed, after which the server refuses writes.
 fn failed_save(server: &ExaminedServer) -> Option<Finding> {
     let is_failed = |name| info(server, name).is_some_and(|status| status != "ok");
-    let stops = setting(server, "stop-writes-on-bgsave-error") != Some("no");
+    // Without points of saving the server goes on after a save that was asked for.
+    let stops = setting(server, "stop-writes-on-bgsave-error") != Some("no")
+        && setting(server, "save") != Some("");
     let was = match () {
         () if is_failed("rdb_last_bgsave_status") && stops => "the last save failed",
         () if is_failed("aof_last_write_status") => "the last write of the log failed",

@@ -1,15 +1,16 @@
 //! Logs of CloudFront: columns between tabs, named by a line before them.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use super::dates::{Dates, number};
 use super::fields::{address, present};
 use super::{Agent, Entry, Garbled, Parsed};
 
 /// The places of the columns.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Columns {
-    names: Vec<String>,
+    names: Rc<[String]>,
 }
 
 impl Columns {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserializer as _;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::dates::{Dates, number};
 use super::fields::{address, present, request_line};
@@ -267,16 +267,17 @@ impl<'l> Visitor<'l> for &FieldNames {
 
     fn visit_map<A: MapAccess<'l>>(self, mut fields: A) -> Result<Found<'l>, A::Error> {
         let mut found = Found::default();
-        while let Some(Text(name)) = fields.next_key_seed(Text(Cow::Borrowed("")))? {
-            match self.place(&name) {
+        while let Some(Text(name)) = fields.next_key_seed(Text(None))? {
+            match self.place(&name.unwrap_or_default()) {
                 None => drop(fields.next_value::<IgnoredAny>()?),
                 Some(Place::Part(part)) => {
-                    let Text(text) = fields.next_value_seed(Text(Cow::Borrowed("")))?;
-                    found.parts[part as usize].get_or_insert(text);
+                    let Text(text) = fields.next_value_seed(Text(None))?;
+                    let place = &mut found.parts[part as usize];
+                    *place = place.take().or(text);
                 }
                 Some(Place::Header(header)) => {
-                    let Text(text) = fields.next_value_seed(Text(Cow::Borrowed("")))?;
-                    if present(text.as_bytes()).is_some() {
+                    let Text(text) = fields.next_value_seed(Text(None))?;
+                    if let Some(text) = text.filter(|text| present(text.as_bytes()).is_some()) {
                         found.headers.push((header, text.into_owned()));
                     }
                 }
@@ -286,8 +287,8 @@ impl<'l> Visitor<'l> for &FieldNames {
     }
 }
 
-/// A value as text, whether it is written as a text or a number.
-struct Text<'l>(Cow<'l, str>);
+/// A value as text, whether it is written as a text, a number or a truth. A field with an object or a list counts as absent.
+struct Text<'l>(Option<Cow<'l, str>>);
 
 impl<'l> DeserializeSeed<'l> for Text<'l> {
     type Value = Self;
@@ -305,24 +306,42 @@ impl<'l> Visitor<'l> for Text<'l> {
     }
 
     fn visit_borrowed_str<E>(self, text: &'l str) -> Result<Self, E> {
-        Ok(Self(Cow::Borrowed(text)))
+        Ok(Self(Some(Cow::Borrowed(text))))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self, E> {
-        Ok(Self(Cow::Owned(text.to_owned())))
+        Ok(Self(Some(Cow::Owned(text.to_owned()))))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Self, E> {
-        Ok(Self(Cow::Owned(number.to_string())))
+        Ok(Self(Some(Cow::Owned(number.to_string()))))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self, E> {
+        Ok(Self(Some(Cow::Owned(number.to_string()))))
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Self, E> {
+        Ok(Self(Some(Cow::Owned(truth.to_string()))))
+    }
+
+    fn visit_map<A: MapAccess<'l>>(self, fields: A) -> Result<Self, A::Error> {
+        IgnoredAny.visit_map(fields)?;
+        Ok(Self(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'l>>(self, values: A) -> Result<Self, A::Error> {
+        IgnoredAny.visit_seq(values)?;
+        Ok(Self(None))
     }
 
     // Seconds with a fraction. A double tells microseconds of our century apart.
     fn visit_f64<E>(self, number: f64) -> Result<Self, E> {
-        Ok(Self(Cow::Owned(format!("{number:.6}"))))
+        Ok(Self(Some(Cow::Owned(format!("{number:.6}")))))
     }
 
     fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(Self(Cow::Borrowed("")))
+        Ok(Self(Some(Cow::Borrowed(""))))
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Parser {
     pub(super) dates: Dates,
     names: FieldNames,
     from_beginnings: bool,
-    columns: Columns,
+    pub(super) columns: Columns,
 }
 
 impl Parser {
@@ -61,6 +61,18 @@ impl Parser {
             from_beginnings,
             columns: Columns::default(),
         }
+    }
+
+    /// Parses a line that was read before, when columns had these places.
+    pub(super) fn parse_again<'l>(
+        &mut self,
+        line: &'l [u8],
+        columns: &Columns,
+    ) -> Result<Parsed<'l>, Garbled> {
+        let present = std::mem::replace(&mut self.columns, columns.clone());
+        let parsed = self.parse(line);
+        self.columns = present;
+        parsed
     }
 
     #[inline]

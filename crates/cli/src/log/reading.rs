@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use std::path::Path;
 use std::time::Duration;
 
+use super::cloudfront::Columns;
 use super::lines::Lines;
 use super::parser::Parser;
 use super::progress::{Progress, ReadBytes};
@@ -138,7 +139,7 @@ pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Re
                     let time_us = entry.time_us;
                     reading.sorted += u64::from(time_us < order.latest_us);
                     order
-                        .keep(time_us, line.text, number)
+                        .keep(time_us, line.text, number, parser.columns.clone())
                         .map_err(|late| late.at(path, number))?;
                     while let Some(kept) = order.next() {
                         give(&kept, parser, &mut reading, each)?;
@@ -174,7 +175,7 @@ fn give(
     each: &mut Each<'_>,
 ) -> Result<(), Failure> {
     // It could be read before.
-    match parser.parse(&kept.line) {
+    match parser.parse_again(&kept.line, &kept.columns) {
         Ok(Parsed::Request(entry)) => reading.give(&entry, &kept.line, kept.number, each),
         _ => Ok(()),
     }
@@ -240,6 +241,7 @@ struct Kept {
     time_us: u64,
     number: u64,
     line: Box<[u8]>,
+    columns: Columns,
 }
 
 impl Order {
@@ -265,7 +267,13 @@ impl Order {
         Ok(())
     }
 
-    fn keep(&mut self, time_us: u64, line: &[u8], number: u64) -> Result<(), Late> {
+    fn keep(
+        &mut self,
+        time_us: u64,
+        line: &[u8],
+        number: u64,
+        columns: Columns,
+    ) -> Result<(), Late> {
         self.follow(time_us)?;
         if self.kept.len() >= MOST_SORTED {
             return Err(Late::TooMany);
@@ -275,6 +283,7 @@ impl Order {
             time_us,
             number,
             line,
+            columns,
         }));
         Ok(())
     }
