@@ -43,8 +43,7 @@ pub struct OrderName {
     pub cost: u64,
 }
 
-/// The requests of a caller with one id and cost, in the words of the backend. A limiter with the [policy](Self::policy) asks the
-/// same.
+/// The requests of a caller with one id and cost, in the words of the backend. A limiter with its policy asks the same.
 #[derive(Clone, Debug)]
 pub struct Identified {
     quotas: [Quota; 2],
