@@ -95,7 +95,8 @@ fn on_a_terminal(arguments: &str, variable: (&str, &str)) -> String {
     let program = format!("{} {arguments}", env!("CARGO_BIN_EXE_tollgate"));
     let mut script = Command::new("script");
     script.args(["-qec", &program, "/dev/null"]);
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+    // The last is taken for a page that shows colours whatever the terminal is.
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
         script.env_remove(name);
     }
     let output = script
