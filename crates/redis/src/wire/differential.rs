@@ -196,6 +196,32 @@ impl World {
         }
     }
 
+    /// One charge by a quota of this family, at this time. Returns the state that it leaves, which is core's.
+    fn charge(
+        &mut self,
+        family: usize,
+        key: &Key,
+        quota: &Quota,
+        cost: u64,
+        at_us: u64,
+    ) -> Snapshot {
+        self.questions.now = at_us;
+        let charge = Charge {
+            scope: self.questions.scopes[family],
+            quota,
+            key,
+            cost,
+            mode: Mode::Enforce,
+        };
+        let name = name(charge.scope, charge.key);
+        self.play(&[Request {
+            work: Work::decide(&[charge]),
+            names: [name.clone()].into_iter().collect(),
+            owed: None,
+        }]);
+        self.model[&name].snapshot()
+    }
+
     fn unit(&self, key: &[u8]) -> Unit {
         let policy = key.split(|byte| *byte == b':').next().unwrap();
         let mut scopes = self.questions.scopes.iter();
@@ -388,19 +414,7 @@ fn bans_are_those_of_core_at_the_very_microsecond_at_which_something_ends() {
         ] {
             callers += 1;
             for (after, quota, cost) in calls {
-                world.questions.now = start + after;
-                let charge = Charge {
-                    scope: world.questions.scopes[1],
-                    quota: &quota,
-                    key: &Key::from(callers),
-                    cost,
-                    mode: Mode::Enforce,
-                };
-                world.play(&[Request {
-                    work: Work::decide(&[charge]),
-                    names: [name(charge.scope, charge.key)].into_iter().collect(),
-                    owed: None,
-                }]);
+                world.charge(1, &Key::from(callers), &quota, cost, start + after);
             }
         }
     }
@@ -413,6 +427,47 @@ fn what_warms_up_is_decided_as_core_decides() {
     let world = run(Calls::Warming, 6_000);
     println!("{} lukewarm states", world.lukewarm);
     assert!(world.lukewarm > 500 && world.admitted > 2_000);
+}
+
+/// Moments that random calls rarely meet: the microseconds around that at which a budget is cold again, as a quota of another
+/// process without a warm-up meets it, which drops a store that means nothing any more. Times are whole microseconds or not.
+#[test]
+fn what_warms_up_is_forgotten_as_core_forgets_it_at_the_very_microsecond_at_which_it_is_cold() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, 1, Calls::Warming);
+    let start_us = world.questions.now;
+    let (mut whole, mut forgotten, mut kept) = (0, 0, 0);
+    for limit in 1..=12 {
+        let plain = Quota::new(limit, Duration::from_secs(60)).burst(2);
+        let quota = plain.warm_up(Duration::from_secs(3_600));
+        for around_us in 0..6 {
+            let key = Key::from(format!("{limit} {around_us}"));
+            let state = world.charge(0, &key, &quota, 1, start_us);
+            let Snapshot::Gcra {
+                cold_at_us,
+                cold_at_ticks,
+                ..
+            } = state
+            else {
+                panic!("{quota} is no bucket");
+            };
+            whole += u64::from(cold_at_ticks == 0);
+            let state = world.charge(0, &key, &plain, 1, cold_at_us + around_us - 3);
+            let Snapshot::Gcra { cold_at_us, .. } = state else {
+                panic!("{quota} is no bucket");
+            };
+            let count = if cold_at_us == 0 {
+                &mut forgotten
+            } else {
+                &mut kept
+            };
+            *count += 1;
+        }
+    }
+    assert!(
+        whole > 0 && forgotten > 0 && kept > 0,
+        "{whole} {forgotten} {kept}"
+    );
 }
 
 /// Requests that come again, beside bans and budgets of their policy and of others, and credits that forget their ids.
