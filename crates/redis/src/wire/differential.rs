@@ -449,12 +449,12 @@ fn what_warms_up_is_forgotten_as_core_forgets_it_at_the_very_microsecond_at_whic
                 ..
             } = state
             else {
-                panic!("{quota} is no bucket");
+                panic!("the state of {quota} is not that of a bucket");
             };
             whole += u64::from(cold_at_ticks == 0);
             let state = world.charge(0, &key, &plain, 1, cold_at_us + around_us - 3);
             let Snapshot::Gcra { cold_at_us, .. } = state else {
-                panic!("{quota} is no bucket");
+                panic!("the state of {quota} is not that of a bucket");
             };
             let count = if cold_at_us == 0 {
                 &mut forgotten
