@@ -94,7 +94,7 @@ fn write_refusals(report: &mut String, config: &LimiterConfig, covered: &[Covere
             let requests = covered.iter().filter(|row| row.policies.contains(name));
             let requests: Vec<_> = requests.map(|row| row.requests.as_str()).collect();
             let whose = match requests.is_empty() {
-                // What the code of the service charges, and messages.
+                // Policies on demand, which the code of the service charges, and those of messages.
                 true => "nothing passes that is charged to it".to_owned(),
                 false => format!("no request passes of {}", requests.join(", ")),
             };

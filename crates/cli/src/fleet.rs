@@ -85,7 +85,7 @@ impl<'a> Plan<'a> {
         Ok((policy, key))
     }
 
-    /// What is assumed about the quotas of callers, because only the service knows it.
+    /// The assumption about the quotas of callers, which only the service knows.
     fn assumptions(&self, policy: &Policy) -> Vec<String> {
         let of_policy = |it: &&Registered| {
             it.policy == policy.name() && matches!(it.kind, Kind::Quotas | Kind::Tiers)

@@ -291,7 +291,7 @@ fn first_wrong(
     })
 }
 
-/// The same bucket, warm for ever: nothing passes that it would not let through.
+/// A bucket without the warm-up: nothing passes that it would not let through.
 fn without_warm_up(quota: &Quota) -> Quota {
     Quota::new(quota.limit(), quota.period()).burst(quota.capacity())
 }

@@ -24,7 +24,7 @@ pub(super) struct Trial {
     names: Vec<&'static str>,
     /// Refused requests of each choice.
     pub(super) refused: Vec<u64>,
-    /// The same over time.
+    /// Refused requests of each choice over time.
     pub(super) timelines: Vec<Timeline>,
     /// Callers that were refused by any.
     callers: HashMap<Identity, HashSet<u64>, RandomState>,

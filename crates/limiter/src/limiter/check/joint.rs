@@ -10,12 +10,10 @@ use std::time::Duration;
 
 use tollgate_core::{BackendError, MAX_CHARGES, Receipt, Verdict};
 
-use super::outcome::{left, longest_wait};
+use super::outcome::{Outcome, left, longest_wait};
 use super::{Check, CheckError, Patience};
 use crate::limiter::planning::Question;
-use crate::limiter::{
-    Admission, Judgement, Ledger, Limiter, MOST_LOG_ENTRIES, PendingAdmission, Rejection, Ruling,
-};
+use crate::limiter::{Admission, Judgement, Limiter, MOST_LOG_ENTRIES, PendingAdmission, Ruling};
 use crate::policy::Rank;
 use crate::{Block, Key, Policy};
 
@@ -205,16 +203,6 @@ pub struct JointOutcome {
     parts: Vec<Answered>,
 }
 
-#[derive(Debug)]
-enum Outcome {
-    Decided(Vec<Verdict>, Ledger),
-    /// The ledger gives back what is held all the same when it is dropped.
-    Undecided(BackendError, Ledger),
-    Unlimited,
-    Blocked(Block),
-    Shed(Duration),
-}
-
 /// What was decided on one of the checks.
 #[derive(Debug)]
 struct Answered {
@@ -259,31 +247,12 @@ impl JointOutcome {
             is_enforced: !part.policy.shadow,
         });
         let parts_answered = parts_answered.collect();
-        let outcome = match ruling {
-            Ruling::Uncharged => Outcome::Unlimited,
-            Ruling::Admitted(decided) | Ruling::Denied(decided) => {
-                let ledger = decided.ledger();
-                let verdicts = ledger.report().verdicts().iter();
-                Outcome::Decided(verdicts.map(|one| *one.verdict()).collect(), ledger)
-            }
-            Ruling::Undecided(error, assumed) => {
-                let ledger = assumed.map(Judgement::ledger).unwrap_or_default();
-                Outcome::Undecided(error, ledger)
-            }
-            Ruling::Refused(Rejection::Blocked(how)) => Outcome::Blocked(how),
-            Ruling::Refused(Rejection::Shed(wait)) => Outcome::Shed(wait),
-            Ruling::Refused(Rejection::Unavailable(error)) => {
-                return Err(CheckError::Unavailable(error));
-            }
-            Ruling::Refused(Rejection::TierUnknown | Rejection::Unidentified(_)) => {
-                let asked = parts.iter().map(|part| &part.policy);
-                let asked = asked.filter(|policy| !policy.has_own_quotas_alone());
-                let names: Vec<_> = asked.map(|policy| policy.name()).collect();
-                return Err(CheckError::TierUnknown {
-                    policy: names.join(", "),
-                });
-            }
-        };
+        let outcome = Outcome::of(ruling, || {
+            let asked = parts.iter().map(|part| &part.policy);
+            let asked = asked.filter(|policy| !policy.has_own_quotas_alone());
+            let names: Vec<_> = asked.map(|policy| policy.name()).collect();
+            names.join(", ")
+        })?;
         Ok(Self {
             outcome,
             parts: parts_answered,
@@ -294,7 +263,7 @@ impl JointOutcome {
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         match &self.outcome {
-            Outcome::Decided(..) => (0..self.parts.len()).all(|check| !self.refuses(check)),
+            Outcome::Decided { .. } => (0..self.parts.len()).all(|check| !self.refuses(check)),
             Outcome::Undecided(..) | Outcome::Unlimited => true,
             Outcome::Blocked(_) | Outcome::Shed(_) => false,
         }
@@ -318,7 +287,7 @@ impl JointOutcome {
             return false;
         };
         match self.outcome {
-            Outcome::Decided(..) => {
+            Outcome::Decided { .. } => {
                 part.is_enforced && self.verdicts(check).iter().any(Verdict::is_denied)
             }
             Outcome::Undecided(..) | Outcome::Unlimited => false,
@@ -341,7 +310,7 @@ impl JointOutcome {
     #[must_use]
     pub fn verdicts(&self, check: usize) -> &[Verdict] {
         match (&self.outcome, self.parts.get(check)) {
-            (Outcome::Decided(verdicts, _), Some(part)) => {
+            (Outcome::Decided { verdicts, .. }, Some(part)) => {
                 verdicts.get(part.verdicts.clone()).unwrap_or_default()
             }
             _ => &[],
@@ -363,7 +332,7 @@ impl JointOutcome {
     pub fn remaining(&self, check: usize) -> u64 {
         match (&self.outcome, self.parts.get(check)) {
             (Outcome::Unlimited, Some(_)) => u64::MAX,
-            (Outcome::Decided(_, ledger), Some(part)) => {
+            (Outcome::Decided { ledger, .. }, Some(part)) => {
                 let verdicts = ledger.report().verdicts();
                 let verdicts = verdicts.get(part.verdicts.clone());
                 verdicts.and_then(left).unwrap_or(u64::MAX)
@@ -387,7 +356,7 @@ impl JointOutcome {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
-            Outcome::Decided(..) => {
+            Outcome::Decided { .. } => {
                 let checks = (0..self.parts.len()).filter(|check| self.refuses(*check));
                 longest_wait(checks.flat_map(|check| self.verdicts(check)))
             }
@@ -408,10 +377,7 @@ impl JointOutcome {
     /// ```
     #[must_use]
     pub fn undecided(&self) -> Option<&BackendError> {
-        match &self.outcome {
-            Outcome::Undecided(error, _) => Some(error),
-            _ => None,
-        }
+        self.outcome.undecided()
     }
 
     /// The way to refuse the work, if the identity of one of the checks is on a block list or in a tier without any allowance.
@@ -429,10 +395,7 @@ impl JointOutcome {
     /// ```
     #[must_use]
     pub fn blocked(&self) -> Option<Block> {
-        match self.outcome {
-            Outcome::Blocked(how) => Some(how),
-            _ => None,
-        }
+        self.outcome.blocked()
     }
 
     /// True if nothing was asked, because the process is under pressure and [sheds](crate::LimiterBuilder::shed) the most important
@@ -448,7 +411,7 @@ impl JointOutcome {
     /// ```
     #[must_use]
     pub fn is_shed(&self) -> bool {
-        matches!(self.outcome, Outcome::Shed(_))
+        self.outcome.is_shed()
     }
 
     /// The receipts of the charges in the order of the checks, and then those of their ids: see
@@ -467,9 +430,6 @@ impl JointOutcome {
     /// ```
     #[must_use]
     pub fn into_receipts(self) -> Vec<Receipt> {
-        match self.outcome {
-            Outcome::Decided(_, ledger) | Outcome::Undecided(_, ledger) => ledger.into_receipts(),
-            _ => Vec::new(),
-        }
+        self.outcome.into_receipts()
     }
 }

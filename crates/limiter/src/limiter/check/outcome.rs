@@ -61,8 +61,9 @@ pub(super) struct Asked {
     is_grant: bool,
 }
 
+/// What became of a check, or of several that are one decision.
 #[derive(Debug)]
-enum Outcome {
+pub(super) enum Outcome {
     Decided {
         verdicts: Vec<Verdict>,
         ledger: Ledger,
@@ -80,26 +81,7 @@ impl CheckOutcome {
         asked: Asked,
         ruling: Ruling<'_>,
     ) -> Result<Self, CheckError> {
-        let outcome = match ruling {
-            Ruling::Uncharged => Outcome::Unlimited,
-            Ruling::Admitted(decided) | Ruling::Denied(decided) => {
-                Outcome::decided(decided.ledger())
-            }
-            Ruling::Undecided(error, assumed) => {
-                let ledger = assumed.map(Judgement::ledger).unwrap_or_default();
-                Outcome::Undecided(error, ledger)
-            }
-            Ruling::Refused(Rejection::Blocked(how)) => Outcome::Blocked(how),
-            Ruling::Refused(Rejection::Shed(wait)) => Outcome::Shed(wait),
-            Ruling::Refused(Rejection::Unavailable(error)) => {
-                return Err(CheckError::Unavailable(error));
-            }
-            Ruling::Refused(Rejection::TierUnknown | Rejection::Unidentified(_)) => {
-                return Err(CheckError::TierUnknown {
-                    policy: policy.name().into(),
-                });
-            }
-        };
+        let outcome = Outcome::of(ruling, || policy.name().into())?;
         // A policy on trial refuses nothing; the limiter under pressure does.
         let enforced = !policy.shadow || matches!(outcome, Outcome::Shed(_));
         Ok(Self {
@@ -224,19 +206,13 @@ impl CheckOutcome {
     /// The error because of which nothing was decided: the backend failed, and the policy lets everything pass then.
     #[must_use]
     pub fn undecided(&self) -> Option<&BackendError> {
-        match &self.outcome {
-            Outcome::Undecided(error, _) => Some(error),
-            _ => None,
-        }
+        self.outcome.undecided()
     }
 
     /// The way to refuse the identity, if it is on a block list of the policy or a [limit of 0](crate::Quotas::none) refuses it.
     #[must_use]
     pub fn blocked(&self) -> Option<Block> {
-        match self.outcome {
-            Outcome::Blocked(how) => Some(how),
-            _ => None,
-        }
+        self.outcome.blocked()
     }
 
     /// True if nothing was asked, because the process is under pressure and [sheds](crate::LimiterBuilder::shed) the class of the
@@ -262,7 +238,7 @@ impl CheckOutcome {
     /// ```
     #[must_use]
     pub fn is_shed(&self) -> bool {
-        matches!(self.outcome, Outcome::Shed(_))
+        self.outcome.is_shed()
     }
 
     /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`](crate::Limiter::credit) and
@@ -270,12 +246,7 @@ impl CheckOutcome {
     /// the work is done, since this guard is then gone.
     #[must_use]
     pub fn into_receipts(self) -> Vec<Receipt> {
-        match self.outcome {
-            Outcome::Decided { ledger, .. } | Outcome::Undecided(_, ledger) => {
-                ledger.into_receipts()
-            }
-            _ => Vec::new(),
-        }
+        self.outcome.into_receipts()
     }
 }
 
@@ -289,6 +260,54 @@ impl Asked {
 }
 
 impl Outcome {
+    /// The outcome of a ruling. `unknown` names what is asked for tiers and quotas, if these are not known.
+    pub(super) fn of(
+        ruling: Ruling<'_>,
+        unknown: impl FnOnce() -> String,
+    ) -> Result<Self, CheckError> {
+        Ok(match ruling {
+            Ruling::Uncharged => Self::Unlimited,
+            Ruling::Admitted(decided) | Ruling::Denied(decided) => Self::decided(decided.ledger()),
+            Ruling::Undecided(error, assumed) => {
+                let ledger = assumed.map(Judgement::ledger).unwrap_or_default();
+                Self::Undecided(error, ledger)
+            }
+            Ruling::Refused(Rejection::Blocked(how)) => Self::Blocked(how),
+            Ruling::Refused(Rejection::Shed(wait)) => Self::Shed(wait),
+            Ruling::Refused(Rejection::Unavailable(error)) => {
+                return Err(CheckError::Unavailable(error));
+            }
+            Ruling::Refused(Rejection::TierUnknown | Rejection::Unidentified(_)) => {
+                return Err(CheckError::TierUnknown { policy: unknown() });
+            }
+        })
+    }
+
+    pub(super) fn undecided(&self) -> Option<&BackendError> {
+        match self {
+            Self::Undecided(error, _) => Some(error),
+            _ => None,
+        }
+    }
+
+    pub(super) fn blocked(&self) -> Option<Block> {
+        match self {
+            Self::Blocked(how) => Some(*how),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_shed(&self) -> bool {
+        matches!(self, Self::Shed(_))
+    }
+
+    pub(super) fn into_receipts(self) -> Vec<Receipt> {
+        match self {
+            Self::Decided { ledger, .. } | Self::Undecided(_, ledger) => ledger.into_receipts(),
+            _ => Vec::new(),
+        }
+    }
+
     fn decided(ledger: Ledger) -> Self {
         let verdicts = ledger.report().verdicts().iter();
         Self::Decided {
