@@ -1,4 +1,4 @@
-//! Room for what modules further up keep with a value.
+//! Room for the data that modules further up attach to a value.
 
 use std::any::Any;
 use std::fmt;

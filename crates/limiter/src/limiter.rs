@@ -110,7 +110,7 @@ struct Inner {
     /// True if a present or former policy charges by the response.
     follows_responses: AtomicBool,
     terms: Terms,
-    /// Nothing, if the limiter refuses no request because of pressure.
+    /// `None` if the limiter does not shed requests under pressure.
     shedder: Option<Shedder>,
     backend: Arc<dyn Backend>,
     local: LocalBudgets,
@@ -355,9 +355,9 @@ impl Limiter {
     /// The number of decisions that the backend failed to make, for an alert.
     ///
     /// The log says when an outage begins (a warning), each minute that it lasts, and when it ends: where the backend is, why it
-    /// does not decide, for how long, and how many requests passed undecided. Two warnings are ten seconds apart at least; what
-    /// begins in between is told afterwards, if it lasts, and counted in any case. Requests write these lines: while none comes
-    /// an outage is not logged, and the first that is decided logs its end.
+    /// does not decide, for how long, and how many requests passed undecided. Two warnings are at least ten seconds apart. An
+    /// outage that begins in between is logged afterwards if it lasts, and is counted in any case. Requests write these lines.
+    /// While no request comes, an outage is not logged; the first request that the backend decides again logs the end.
     ///
     /// ```
     /// use tollgate::{Limiter, Quota};
@@ -371,9 +371,9 @@ impl Limiter {
         self.0.health.failures()
     }
 
-    /// The callers that a policy denied most, and how many it denied at all, since the limiter was built: for operators, who look
-    /// for the one that floods. A policy that is replaced by one of another name is forgotten, and so are those of handlers at each
-    /// replacement. Policies on trial count the callers that they would deny.
+    /// The callers that a policy has denied most since the limiter was built, and the number of all denied callers. Operators find
+    /// a flooding caller with it. A policy that is replaced by one of another name is forgotten, and so are those of handlers at
+    /// each replacement. Policies on trial count the callers that they would deny.
     ///
     /// The memory is bounded, so that a count may be too high: by how much stands [beside it](Offender::error). Each process counts
     /// for itself.
@@ -437,9 +437,9 @@ impl Limiter {
         self.snapshot().policies.to_vec()
     }
 
-    /// Replaces all policies by these, for this limiter and its clones, between two requests. Budgets go on: what makes a budget is
-    /// the policy's name, the name of the quota or else its position, and its algorithm, and not its limit. A request that was let
-    /// in before is settled under the policies as they were then.
+    /// Replaces all policies by these, for this limiter and its clones, between two requests. Budgets go on. A budget is identified
+    /// by the policy's name, the quota's name (or else its position) and the algorithm. The limit does not matter. A request that
+    /// was let in before is settled under the policies as they were then.
     ///
     /// A caller that has spent a budget waits until so much of it has drained that the new quota has room: for one full drain of
     /// the larger quota at most. [`reset`](Self::reset) ends that at once.
@@ -482,8 +482,8 @@ impl Limiter {
         self.0.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Looks for policies that annotations, [`check`](Self::check) or `RateLimitStatus::settle` will ask for
-    /// by name, to be called when the server starts: what is missing would be seen by the first request otherwise.
+    /// Fails unless there is a policy of each of these names. Call it when the server starts, with the names that annotations,
+    /// [`check`](Self::check) and `RateLimitStatus::settle` use: otherwise the first request finds the mistake.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};
@@ -530,14 +530,14 @@ impl Limiter {
         self.0.snapshot.load()
     }
 
-    /// The head of a request, with what this limiter trusts.
+    /// The head of a request, read with the proxies that this limiter trusts.
     #[doc(hidden)]
     #[inline]
     pub fn view<'a, B>(&'a self, request: &'a Request<B>) -> RequestView<'a> {
         RequestView::of(request).trusting(&self.0.terms.client)
     }
 
-    /// The head of a request that lies in parts, with what this limiter trusts.
+    /// The head of a request that lies in parts, read with the proxies that this limiter trusts.
     #[doc(hidden)]
     pub fn view_of<'a>(&'a self, parts: &'a http::request::Parts) -> RequestView<'a> {
         RequestView::of_parts(parts).trusting(&self.0.terms.client)

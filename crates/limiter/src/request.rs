@@ -59,7 +59,7 @@ pub struct RequestView<'a> {
 pub(crate) struct Routing<'a> {
     pub(crate) path: &'a PathForms<'a>,
     pub(crate) routes: &'a [Pattern],
-    /// True if only the form counts that axum routes by.
+    /// True if only the form that axum routes by counts.
     pub(crate) is_exact: bool,
 }
 
@@ -211,12 +211,13 @@ impl<'a> RequestView<'a> {
     /// The host that the request is for, in lower case, without port and without a dot at the end. The target and each `Host` line
     /// have to say the same.
     ///
-    /// Nothing if none of them says a host, and **nothing if it can be told in several ways**: two `Host` lines that differ, a
-    /// target with another host than the line, a line that is more than a name and a port (`user@host`, `a, b`, `%61`). hyper
-    /// accepts all of these, and readers differ about them: HTTP has the target go before the header, and axum-extra's `Host` has
-    /// the header go before the target. `Forwarded` and `X-Forwarded-Host` do not count, since any caller can send them.
+    /// `None` if no part of the request states a host, and **`None` if readers can differ about the host**: two `Host` lines that
+    /// differ, a target with another host than the line, a line that is more than a name and a port (`user@host`, `a, b`, `%61`).
+    /// hyper accepts all of these, and readers differ about them: HTTP has the target go before the header, and axum-extra's
+    /// `Host` has the header go before the target. `Forwarded` and `X-Forwarded-Host` do not count, since any caller can send
+    /// them.
     ///
-    /// So a condition that lets a request pass may use it, and one that limits may not: an ambiguous request would get around it.
+    /// Use it in a condition that exempts a request, and not in one that limits: an ambiguous request would get around the limit.
     /// [`Policy::host`](crate::Policy::host) covers ambiguous requests.
     #[must_use]
     pub fn host(&self) -> Option<Cow<'a, str>> {

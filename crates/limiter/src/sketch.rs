@@ -1,9 +1,9 @@
 //! The callers that a policy denies most, in bounded memory: a space-saving sketch, and an estimate of how many they are.
 //!
 //! The sketch has sets of eight places. A caller belongs to one set, by a keyed hash. A caller that has a place is counted there,
-//! by one atomic. Another one takes the place with the lowest count of its set, and goes on from that count, which is the error
-//! of its own. So a count is never too low, too high by its error at most, and no caller without a place was denied more often
-//! than the lowest count of its set: an eighth of the denials of the set at most. All counts together are all denials.
+//! by one atomic. A caller without a place takes the place with the lowest count of its set and goes on from that count, which
+//! becomes its error. A count is never too low, and is too high by at most its error. No caller without a place was denied more
+//! often than the lowest count of its set, which is at most an eighth of the set's denials. All counts together are all denials.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -126,7 +126,7 @@ impl Sketch {
         register.fetch_max(rank, Ordering::Relaxed);
     }
 
-    /// The callers with a place, the one first that was denied most.
+    /// The callers with a place, the most denied first.
     pub(crate) fn places(&self) -> Vec<Place> {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let mut callers = Vec::new();

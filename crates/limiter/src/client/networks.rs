@@ -187,7 +187,7 @@ mod tests {
             ("0.0.0.0/0", "255.255.255.255", true),
             ("0.0.0.0/0", "2001:db8::1", false),
             ("::/0", "2001:db8::1", true),
-            // IPv4 callers are not everybody's IPv6.
+            // `::/0` does not cover callers that have IPv4 addresses.
             ("::/0", "::ffff:192.0.2.1", false),
             ("2001:db8::/33", "2001:db8:7fff::1", true),
             ("2001:db8::/33", "2001:db8:8000::", false),

@@ -114,8 +114,8 @@ impl ConfigFile {
         Ok(builder)
     }
 
-    /// Follows the file from now on: what changes in it replaces the policies of this limiter and its clones. It ends when the
-    /// [`Watch`] is dropped.
+    /// Follows the file from now on: each change replaces the policies of this limiter and its clones. It ends when the [`Watch`]
+    /// is dropped.
     ///
     /// A task of the present tokio runtime looks at the file every two seconds and on `SIGHUP`, which no longer ends the process.
     /// The runtime needs its timer and, for the signal, its IO. Outside of a runtime only [`Watch::reload`] looks at the file.
@@ -196,7 +196,7 @@ impl ConfigFile {
     }
 
     /// The words in which the log would tell the change from the limiter that this file has made to the one that another file has
-    /// made. Nothing is changed: this is for looking at a change before it is made.
+    /// made. The policies stay as they are: use it to look at a change before you make it.
     ///
     /// ```
     /// use tollgate::config;

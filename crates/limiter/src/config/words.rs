@@ -123,9 +123,8 @@ fn line_of_unknown(text: &str, message: &str, table: usize) -> usize {
     found.map_or(table, |(at, _)| at + 1)
 }
 
-/// The line of a field of a policy, or of the policy's name. Of several policies with this name it is that with this number,
-/// counted from 0. Wherever the format is TOML, YAML or JSON a field stands at the
-/// beginning of a line, or behind the name on the same one.
+/// The line of a field of a policy, or of the policy's name. If several policies have this name, the number chooses one, counted
+/// from 0. A field in TOML, YAML or JSON stands at the beginning of a line, or on the line of the policy's name behind it.
 fn line_of(text: &str, policy: &str, which: usize, field: Option<&str>) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let names = |line: &&str| has_key(line, "name");
@@ -274,8 +273,8 @@ fn are_reordered(before: &[Limit], after: &[Limit]) -> bool {
     })
 }
 
-/// The longest wait of a caller that spent the first quota before the second one replaced it, if that is longer than a caller waits
-/// that has spent the second. It is never longer than the first takes to drain.
+/// The longest wait of a caller that spent the first quota before the second replaced it. `None` if a caller that has spent the
+/// second waits at least as long. It is never longer than the first takes to drain.
 fn lockout(before: &Quota, after: &Quota) -> Option<Duration> {
     let drain_us = |quota: &Quota, amount: u64| {
         let full = u128::from(amount) * quota.period().as_micros();

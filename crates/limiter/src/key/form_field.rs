@@ -62,7 +62,7 @@ impl KeyExtractor for FormField {
         match SeenBody::of(request) {
             // The content type is not asked for: some handlers do not ask either.
             Ok(body) => Reading::by(in_query.chain(values(body, &self.name))).key(&self.missing),
-            // Also a form in the query: who reads the body might see another.
+            // A form in the query is ambiguous too: a handler that reads the body might see another value.
             Err(why) => Err(self.missing.clone().ambiguous(why)),
         }
     }

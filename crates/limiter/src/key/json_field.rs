@@ -215,7 +215,7 @@ impl KeyExtractor for JsonField {
         KeyShape::Bytes
     }
 
-    /// A JSON pointer is refused. With a dot in it, it may be names that begin with a slash.
+    /// A JSON pointer is refused. A text with a dot is not: its names may begin with a slash.
     fn flaw(&self, _: Option<&[&str]>) -> Option<String> {
         let [only] = &*self.path else {
             return None;

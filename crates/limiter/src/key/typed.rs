@@ -1,4 +1,4 @@
-//! One form for what typed extractors read from several.
+//! One spelling for the values that typed extractors accept in several.
 
 /// The one form of a number or a UUID, if this is another one: `Path<u64>` takes `7`, `007` and `+7` for one caller, and
 /// `Path<Uuid>` the same digits in any case, with hyphens, braces, `urn:uuid:`, or none of these.

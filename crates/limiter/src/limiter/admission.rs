@@ -37,7 +37,7 @@ pub enum Ruling<'a> {
     Admitted(Judgement<'a>),
     /// A quota had no room.
     Denied(Judgement<'a>),
-    /// The backend failed, and the request passes. What it holds all the same is here, if it holds anything.
+    /// The backend failed, and the request passes. If the request holds places all the same, they are here.
     Undecided(BackendError, Option<Judgement<'a>>),
     /// No quota was asked, and the request is refused.
     Refused(Rejection),
@@ -96,8 +96,8 @@ impl Limiter {
         self.admit_asked(request, asked, conclude)
     }
 
-    /// The way of a request while some are refused because of pressure. That is decided before all else: nothing is asked or
-    /// charged for a request that the process has no room for.
+    /// The way of a request while some are refused because of pressure. Pressure is decided first: a request that the process has
+    /// no room for asks no backend and is charged nothing.
     // The request is a copy, so that without pressure it need not lie in memory: 30 instructions of 750.
     #[cold]
     #[inline(never)]

@@ -100,14 +100,14 @@ impl Limiter {
         Ok(verdict.and_then(Verdict::retry_after))
     }
 
-    /// The callers that are banned under a policy, whatever banned them, and the rest of each ban; of a policy on trial those
-    /// that it would keep out. Callers that have strikes, or bans behind them, are not among them. This charges nothing and is not
-    /// a knock.
+    /// The callers that are banned under a policy, and the rest of each ban. The cause of the ban does not matter. For a policy on
+    /// trial, these are the callers that it would keep out. Callers that have strikes, or bans behind them, are not among them.
+    /// This charges nothing and is not a knock.
     ///
     /// It is for operators, and not for every request: the backend looks at all of its states. A [list](BanList) has at most
     /// 10,000 callers. In Redis it is made by `SCAN` on each master, 500 names at a time and at most a million on each node,
-    /// outside of scripts; the user needs `+scan` for that. A list that ended before it had seen all names is not
-    /// [complete](BanList::is_complete), nor is one that met a state on its way to another node, or one that it cannot read.
+    /// outside of scripts; the user needs `+scan` for that. A list is not [complete](BanList::is_complete) if it ended before it
+    /// had seen all names, met a state on its way to another node, or met a state that it cannot read.
     ///
     /// ```
     /// use std::time::Duration;
@@ -131,8 +131,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If there is no policy of that name, if it has no ban, if the backend fails, a single node of a cluster included, or if it
-    /// is one that cannot list bans.
+    /// If there is no policy of that name, if the policy has no ban, if the backend or a single node of a cluster fails, or if the
+    /// backend cannot list bans.
     pub async fn bans(&self, policy: &str) -> Result<BanList, CheckError> {
         let policy = self.named(policy)?;
         let (scope, _) = ban_of(&policy)?;
@@ -209,7 +209,7 @@ impl Limiter {
             cost: 1,
             mode: Mode::Enforce,
         };
-        // A debit is what a backend takes without an answer.
+        // A backend takes a debit without an answer.
         let taken = Verdict::allowed(&charge, 1, 0);
         if let Some(receipt) = Receipt::of(&charge, &taken, Timestamp::default()) {
             if is_local {

@@ -165,9 +165,9 @@ impl LimiterBuilder {
     /// A request that names no class, an unknown one or two different ones is of the last, the least important. These are the
     /// classes of the limiter, for the load of the process; a policy may have [others](Policy::keep_for), for its budgets.
     ///
-    /// **Do not believe the caller.** A header that any client can send makes each of them important. A class is what an outer
-    /// layer has found out ([`Extension`](crate::key::Extension)), what a gateway that strips it from outside writes into a header,
-    /// or a part of the request itself, such as its path or method ([`from_fn`](crate::key::from_fn)).
+    /// **Do not believe the caller.** A header that any client can send makes each of them important. A class comes from an outer
+    /// layer ([`Extension`](crate::key::Extension)), from a header that a gateway writes and strips from outside requests, or from
+    /// a part of the request itself, such as its path or method ([`from_fn`](crate::key::from_fn)).
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, PressureGauge, Quota, key};

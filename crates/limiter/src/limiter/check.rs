@@ -188,7 +188,7 @@ impl<'a> Check<'a> {
         self
     }
 
-    /// This check, unless it asks for as much as there is where that cannot be.
+    /// This check, or an error if `up_to` does not fit its policy, its backend or its other settings.
     fn with_fit_grant(mut self) -> Self {
         let Some(Grant { most, at_least }) = self.grant else {
             return self;

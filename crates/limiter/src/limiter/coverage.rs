@@ -33,7 +33,7 @@ pub(super) struct Coverage {
     pub(super) policies: Box<[Arc<Policy>]>,
     /// There, if one of the first two ways is chosen.
     sole: Option<SolePolicy>,
-    /// Nothing, if no policy has a route.
+    /// `None` if no policy has a route.
     matcher: Option<Matcher>,
     watch: Watch,
 }

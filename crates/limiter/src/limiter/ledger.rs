@@ -19,7 +19,7 @@ pub struct Ledger {
     verdicts: Verdicts,
     /// In the order of the verdicts.
     payments: SmallVec<[Payment; 1]>,
-    /// True if something was taken that is held until the request is over.
+    /// True if the request holds something until it is over.
     holds: bool,
     /// The number of responses that were begun within that of the outermost layer.
     responses: u32,
@@ -92,8 +92,8 @@ fn verdict_on(
         .hinting(payer.policy.retry_hint_ms)
 }
 
-/// The time of a charge. A budget of this process gives no receipt, because its states are not the backend's, except for what is
-/// held: that must be given back to it.
+/// The time of a charge. A budget of this process gives a receipt for held units only, because its states are not the backend's.
+/// Held units must be given back to it.
 #[inline]
 fn time_for_receipt(
     limit: &Limit,
@@ -249,8 +249,8 @@ impl Ledger {
         Report::of(self.verdicts.get(skipped..).unwrap_or_default())
     }
 
-    /// The receipts of the charges, held ones included: their owner gives back. What a budget of this process holds has no
-    /// receipt, and is given back now.
+    /// The receipts of the charges, held ones included: their owner gives back. Units held under a budget of this process are
+    /// given back now, without a receipt.
     pub(crate) fn into_receipts(mut self) -> Vec<Receipt> {
         let mut receipts = Vec::new();
         self.each(|payment, verdict| {
@@ -266,7 +266,7 @@ impl Ledger {
         receipts
     }
 
-    /// True if something was taken that is held until the request is over.
+    /// True if the request holds something until it is over.
     #[inline]
     pub fn holds(&self) -> bool {
         self.holds
@@ -366,7 +366,7 @@ impl Ledger {
         !settled.is_empty()
     }
 
-    /// Corrects the charges for a response by what it looks like. Returns true if some depend on its body.
+    /// Corrects the charges of a request by its response. Returns true if some depend on its body.
     pub fn settle_by_response(&mut self, response: u32, view: &ResponseView<'_>) -> bool {
         let mut depends_on_body = false;
         // The answer of a limit further in says nothing of the caller's guesses.

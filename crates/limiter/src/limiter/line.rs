@@ -60,7 +60,7 @@ pub(super) enum Attempts {
     /// For the first time, and perhaps again.
     First,
     Again,
-    /// Again, and for the turn alone. What is held is asked for when the turn has come.
+    /// Again, and for the turn alone. The request asks for its places when the turn has come.
     ForTurn,
 }
 
@@ -141,7 +141,7 @@ impl Turn {
         &self.decision
     }
 
-    /// Asks for what is held, which was not held while the request waited; `None` if nothing is.
+    /// Asks for the places, which the request did not hold while it waited; `None` if it needs none.
     pub(super) fn decide_held(&self) -> Option<Answer<Decision>> {
         let (limiter, entries) = (&self.place.0, self.plan.entries());
         entries.with_charges(|charges| {
@@ -151,7 +151,7 @@ impl Turn {
         })
     }
 
-    /// Enters the decision on what is held in place of the earlier one.
+    /// Replaces the earlier decision by the one on the places.
     pub(super) fn enter_held(&mut self, held: &Decision) {
         let mut latest = held.verdicts().iter().enumerate();
         let mut verdicts = Vec::with_capacity(self.decision.verdicts().len());

@@ -252,8 +252,8 @@ impl fmt::Debug for PlaceWait {
     }
 }
 
-/// The last refusal of a request that stands, with what it took under policies on trial. That is given back before the backend is
-/// asked again, so that the request is charged once, and when the request leaves.
+/// The latest refusal of a queued request, with its charges under policies on trial. These charges are given back when the request
+/// leaves, and before the backend is asked again, so that the request is charged once.
 struct Refusal {
     limiter: Limiter,
     plan: Plan,
@@ -319,7 +319,7 @@ async fn stand(
         };
         last.decision = Some(decision.clone());
         if goal.of != spot.goal.of {
-            // Those behind it may pass: they do not wait for what it lacks now.
+            // The requests behind it may pass, because they do not wait for the place that it lacks now.
             spot = Spot::behind_all(&limiter, goal);
         }
     }
@@ -336,7 +336,8 @@ pub(super) fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| deadline <= Instant::now())
 }
 
-/// The first limit on how many at once whose places a request may wait for, if such limits alone refuse it, for now.
+/// The first limit on how many at once whose places the request may wait for. `None` unless such limits alone refuse it, and only
+/// for now.
 fn lacks_place(entries: Entries<'_>, refused: &Decision) -> Option<Goal> {
     if refused.is_admitted() {
         return None;
@@ -387,8 +388,8 @@ pub(super) fn without_places(entries: Entries<'_>, decision: &Decision) -> Decis
     })
 }
 
-/// The queue of a place that the request asks for, if one waits in it that is no less important. One that is more important than
-/// all asks at once: places may be free that are kept for it.
+/// The queue of a place that the request asks for, if one waits in it that is no less important. A request that is more important
+/// than all that wait asks at once, because a free place may be kept for it.
 pub(super) fn queue_ahead(limiter: &Limiter, entries: Entries<'_>) -> Option<Goal> {
     let places = &limiter.0.places;
     if places.count.load(Ordering::Acquire) == 0 {

@@ -17,7 +17,7 @@ use crate::policy::{Entitlement, FoundEntitlement, Listing, Tier, UnknownEntitle
 use crate::request::Routing;
 use crate::{Block, Key, OnMissing, Policy, RequestView};
 
-/// The reason why a request is refused that no quota refuses.
+/// The reason for a refusal that does not come from a quota.
 #[derive(Debug)]
 pub enum Rejection {
     /// A policy insists on an identity.
@@ -70,8 +70,8 @@ pub(super) enum Finding {
 pub(super) enum Site {
     /// A policy that covers the request by its conditions. The operator's exemptions hold.
     Layer,
-    /// A limit at the handler that the request has reached. Nothing is exempt: the handler is known, whatever the request looks
-    /// like.
+    /// A limit at the handler that the request has reached. No request is exempt here, because the handler is known and the
+    /// request's appearance does not matter.
     Handler,
 }
 

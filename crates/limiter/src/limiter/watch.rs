@@ -1,4 +1,4 @@
-//! The first requests of a limiter, and what they show to be wrong with how it is set up.
+//! The first requests of a limiter, and the mistakes in its set-up that they reveal.
 //!
 //! Two mistakes are seen by no compiler and by no caller: a policy whose routes no request meets limits nothing, and all callers
 //! behind a proxy that is not named share one budget. Either shows in the first requests. Later ones are not looked at, so that

@@ -45,7 +45,7 @@ pub(crate) type Tier = Option<usize>;
 pub(crate) enum Entitlement {
     /// Those of a tier, or the policy's own.
     Tier(Tier),
-    /// None: nothing limits it.
+    /// No quotas: the identity has no limit.
     Unlimited,
     /// Those that a database states for it, with the rest of the policy.
     Stated(Arc<Policy>),
@@ -78,7 +78,7 @@ impl FoundEntitlement {
     }
 }
 
-/// The closure that is asked, whose answers are of type `R`, the cache of them, and the rules.
+/// The closure, the cache of its answers (of type `R`), and the rules.
 pub(super) struct AnswerCache<R> {
     pub(super) policy: String,
     pub(super) asks: Arc<Lookup<R>>,
@@ -141,8 +141,8 @@ enum Progress {
 }
 
 impl<R: Send + 'static> AnswerCache<R> {
-    /// The quotas that are known, or will be. What is stale is served while it is asked for again. `place` says what an answer
-    /// means to `subject`.
+    /// The quotas that are known, or will be. A stale answer is served while a new one is asked for. `place` says what an
+    /// answer means to `subject`.
     pub(super) fn find<S: Send + Sync + 'static>(
         self: &Arc<Self>,
         key: &Key,

@@ -56,7 +56,7 @@ impl Policy {
     ///     .answer_banned(Block::Forbidden);
     /// ```
     ///
-    /// Without a [ban](Self::ban) before it this has no effect.
+    /// It has no effect unless a [ban](Self::ban) comes before it.
     #[must_use]
     pub fn answer_banned(mut self, answer: Block) -> Self {
         let ban = self.ban.as_mut().and_then(|ban| {
@@ -70,7 +70,7 @@ impl Policy {
     }
 
     /// Makes a response a strike of the policy's [ban](Self::ban), as a denial is: a failed login, a path that only a scanner asks
-    /// for. The strike counts when the response is there, so that as many requests as are in flight pass before it.
+    /// for. The strike counts once the response exists, so that the requests in flight still pass.
     ///
     /// ```
     /// use std::time::Duration;

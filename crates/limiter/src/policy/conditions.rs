@@ -287,7 +287,7 @@ impl Policy {
         self
     }
 
-    /// True if all conditions hold that do not depend on the path.
+    /// True if all conditions that do not depend on the path hold.
     #[inline]
     pub(crate) fn has_conditions(&self) -> bool {
         self.conditions.is_some()

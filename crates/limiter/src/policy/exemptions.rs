@@ -133,7 +133,7 @@ impl Exemptions {
 
 /// True if the request has everything that a browser sends, and nothing else.
 fn is_preflight(request: &RequestView<'_>) -> bool {
-    /// Nothing that asks for permission has these.
+    /// A preflight has none of these headers.
     const NEVER: [HeaderName; 10] = [
         CONTENT_TYPE,
         CONTENT_ENCODING,

@@ -142,7 +142,7 @@ impl Share {
     /// This share of `quota`: limit and burst rounded up, so that a share of a small quota is not nothing, and on to the
     /// next round number if the part is not an exact rate.
     pub(crate) fn of(self, quota: &Quota) -> Quota {
-        // A ban is no budget of which a process could have a share.
+        // A ban is not a budget, so a process cannot have a share of it.
         if quota.is_ban() {
             return *quota;
         }
@@ -246,7 +246,7 @@ mod tests {
         );
         assert!(thirty.is_more_than(29, 100) && !thirty.is_more_than(30, 100));
         assert_eq!(thirty.of(&Quota::per_second(10)), Quota::per_second(3));
-        // Nothing, of which a process would admit nothing for ever.
+        // A share of 0 would never admit a request, so it is one unit.
         assert_eq!(
             Share::percent(0).of(&Quota::per_second(10)),
             Quota::per_second(1)

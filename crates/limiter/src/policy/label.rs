@@ -8,7 +8,7 @@ use crate::attachments::Attachments;
 use crate::sketch::Sketch;
 use crate::{Quota, Scope};
 
-/// A quota's names, its rule, and where its states are: what verdicts and receipts say of it.
+/// A quota's names, rule and scope, as verdicts and receipts tell them.
 ///
 /// It belongs to a policy and lives as long as there is a reference to it, so that replaced policies leave nothing behind.
 pub struct Label {
@@ -19,7 +19,7 @@ pub struct Label {
     /// The answer to the callers that it keeps out, if it is a ban.
     ban: Option<Block>,
     class: Option<ClassLabel>,
-    /// What counts its decisions, beside the rest: each decision may look for it.
+    /// The counters of its decisions. They stand here because each decision looks them up.
     #[cfg(feature = "metrics")]
     tally: Attachments,
     /// The sketch of the callers that its policy denies most; nothing for a policy that is one too many.
@@ -137,7 +137,7 @@ impl Label {
         self.scope
     }
 
-    /// The values of what counts decisions.
+    /// The values of the counters of decisions.
     #[cfg(feature = "metrics")]
     #[inline]
     pub(crate) fn tally(&self) -> &Attachments {

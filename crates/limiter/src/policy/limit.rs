@@ -130,7 +130,7 @@ impl Quotas {
         let mut quotas = Vec::new();
         for (name, text) in texts {
             let read = match name {
-                // One name for several would be no name.
+                // Several quotas cannot share one name.
                 Some(_) => text.parse().map(|quota| vec![quota]),
                 None => Quota::parse_all(text),
             };

@@ -44,10 +44,10 @@ const MOST_SCOPES: usize = 64;
 ///   * sliding logs of more than 1,024 entries together, unless the policy's own have more;
 ///   * an algorithm or a window length beyond the 64 pairs of them that a process keeps for each policy name.
 /// * **A change gives no fresh budget.** Another limit, burst or rate of the same algorithm finds the state of the old one, as if a
-///   policy were [replaced](crate::Limiter::replace). What is stated for an identity and the policy's own quotas share states
-///   too, by their position. The bucket of [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: an
-///   identity that has spent half of 250 a minute has half of 500 a minute left. Windows and logs keep the count. An identity that
-///   has spent 1,000 a day and now has 10 a second waits until the day's budget would be full again, as `Retry-After` says:
+///   policy were [replaced](crate::Limiter::replace). The quotas stated for an identity and the policy's own also share states, by
+///   their position. The bucket of [`Gcra`](crate::Algorithm::Gcra) keeps *how long it takes* until it is full again: an identity
+///   that has spent half of 250 a minute has half of 500 a minute left. Windows and logs keep the count. An identity that has spent
+///   1,000 a day and now has 10 a second waits until the day's budget would be full again, as `Retry-After` says:
 ///   [`Limiter::reset`](crate::Limiter::reset) is the remedy.
 /// * **Another algorithm, or windows of another length,** have a state of their own: at most one full budget of the new quota the
 ///   first time, and the old state on return. The log has a warning with both quotas, at most one a minute for each policy.
@@ -121,7 +121,7 @@ impl<Q: Into<Quotas>> From<Option<Q>> for Allowance {
 }
 
 impl QuotaLookup {
-    /// A lookup by this function, whose answers are remembered for `remember_for`. With zero nothing is remembered, and every
+    /// A lookup by this function, whose answers are remembered for `remember_for`. Zero means that nothing is remembered: every
     /// request waits for an answer.
     pub fn new<F, A, T, E>(remember_for: Duration, quota: F) -> Self
     where

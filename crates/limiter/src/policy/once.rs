@@ -29,7 +29,7 @@ impl Policy {
     }
 
     /// Charges requests with this id once: a retry that a client or a proxy sends gets through as its first admission did, and
-    /// takes nothing. Denials are not remembered. Without an id, or with one that is ambiguous, a request is charged as ever.
+    /// takes nothing. Denials are not remembered. A request without an id, or with an ambiguous one, is charged as ever.
     ///
     /// An id belongs to one caller and one cost: with another key or cost it is another id. It is remembered for 30 seconds, and
     /// two replays are free, unless [`once`](Self::once) says otherwise; then the request is charged again. A caller with one id
@@ -42,7 +42,7 @@ impl Policy {
     /// let orders = Policy::new("orders", Quota::per_minute(10)).once_by(Header::new("idempotency-key"));
     /// ```
     ///
-    /// What is held under a limit on [how many at once](crate::Concurrent) is held by each request, retry or not.
+    /// Each request, retry or not, holds its own place under a limit on [how many at once](crate::Concurrent).
     #[must_use]
     pub fn once_by(self, id: impl KeyExtractor) -> Self {
         self.with_ids(key::Source::new(id))

@@ -67,8 +67,7 @@ impl PressureGauge {
         }
     }
 
-    /// Sets the level to a part of a whole, such as the length of a queue and its room. Where the whole is nothing, there is no
-    /// room: the level is 1.
+    /// Sets the level to a part of a whole, such as the length of a queue and its room. A whole of 0 has no room: the level is 1.
     ///
     /// ```
     /// use tollgate::{Pressure, PressureGauge};

@@ -12,7 +12,7 @@ impl Level {
     pub(crate) const NONE: Self = Self(0);
     pub(crate) const FULL: Self = Self(MILLION);
 
-    /// The level nearest to this part. What is below 0 is 0, and what is above 1 is 1. `None` for NaN.
+    /// The level nearest to this part. A value below 0 counts as 0, and one above 1 as 1. `None` for NaN.
     #[expect(
         clippy::float_arithmetic,
         clippy::cast_possible_truncation,

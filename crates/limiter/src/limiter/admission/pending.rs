@@ -40,7 +40,7 @@ pub(super) enum Step {
     Queueing(Answer<Decision>, Plan, Place),
     /// The backend let it in, later.
     Waiting(Turn),
-    /// The turn has come, and what is held is asked for.
+    /// The turn has come, and the request asks for its places.
     Holding(Answer<Decision>, Turn),
     /// It waits until a held place is given back.
     Standing(PlaceWait, Place),

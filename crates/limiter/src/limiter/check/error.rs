@@ -99,7 +99,7 @@ pub enum CheckError {
     /// The tier or quota of the identity could not be found out, and the policy refuses requests then: see
     /// [`OnUnknown::Deny`](crate::OnUnknown::Deny).
     TierUnknown {
-        /// The policy's name. Of several checks, the names of all policies with tiers or stated quotas.
+        /// The policy's name. For several checks, the names of all policies with tiers or stated quotas.
         policy: String,
     },
 }

@@ -203,7 +203,7 @@ pub struct JointOutcome {
     parts: Vec<Answered>,
 }
 
-/// What was decided on one of the checks.
+/// The decision on one of the checks.
 #[derive(Debug)]
 struct Answered {
     verdicts: Range<usize>,

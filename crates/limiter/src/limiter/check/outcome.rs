@@ -11,7 +11,7 @@ use crate::limiter::{Judgement, Ledger, Rejection, Ruling};
 use crate::{Block, Policy, PolicyVerdict};
 
 /// The answer to a [`Check`](crate::Check), and the guard of what it holds: under a [`Concurrent`](crate::Concurrent) limit keep
-/// it for as long as the work lasts. When it is dropped, what is held is given back.
+/// it for as long as the work lasts. Dropping it gives back the places that it holds.
 ///
 /// ```
 /// use tollgate::{Concurrent, Limiter, Policy};
@@ -61,7 +61,7 @@ pub(super) struct Asked {
     is_grant: bool,
 }
 
-/// What became of a check, or of several that are one decision.
+/// The outcome of a check, or of several checks that are one decision.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Decided {
@@ -112,7 +112,7 @@ impl CheckOutcome {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.outcome {
-            // Of a probe, too: all verdicts are the policy's own.
+            // This holds for a probe too: all verdicts are the policy's own.
             Outcome::Decided { verdicts, .. } if self.enforced => longest_wait(verdicts),
             Outcome::Shed(wait) => Some(*wait),
             _ => None,
@@ -319,7 +319,7 @@ impl Outcome {
 
 /// The least that is left, if there are any verdicts of quotas.
 pub(super) fn left(verdicts: &[PolicyVerdict]) -> Option<u64> {
-    // Nothing passes for those who are banned.
+    // A banned caller gets nothing.
     let left = verdicts
         .iter()
         .filter_map(|one| match (one.is_ban(), one.verdict().is_denied()) {

@@ -1,8 +1,8 @@
 //! The tiers that share a state, and those that have one of their own.
 //!
-//! The state of a bucket is a time. One that takes a day to drain looks like a clock that was put back to a quota whose
-//! bucket drains in seconds: that quota would cut it to what it can owe itself, and most of the day would be forgiven. So
-//! only quotas share a state whose full drains are all within a factor of [`DEBT_CEILING`] of one another.
+//! The state of a bucket is a time. A quota whose bucket drains in seconds mistakes a state of a day's drain for a clock that
+//! was put back: it would cut the state to its own largest debt, and forgive most of the day. So quotas share a state only if
+//! their full drains are within a factor of [`DEBT_CEILING`] of one another.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -31,10 +31,10 @@ struct Bucket<'a> {
 /// Gives quotas of tiers that drain at paces too different a state of their own.
 ///
 /// The quotas of one name are told apart, then those of another; of quotas without names the first ones of all tiers, then the
-/// second ones, and so on. The policy's own quota has the state that
-/// it has without tiers. The tiers follow, those first whose drains are closest to the policy's own. Each joins the first
-/// state all of whose quotas are within the factor of it, and otherwise founds one that is named after the tier. So which
-/// state a tier has depends on the quotas of the policy and of its tiers, and not on the order in which they are stated.
+/// second ones, and so on. The policy's own quota keeps the state that it has without tiers. The tiers follow in the order of
+/// their distance to the policy's own drain, the closest first. Each joins the first state all of whose quotas are within the
+/// factor of it, and otherwise founds one that is named after the tier. So the state of a tier depends on the quotas of the
+/// policy and of its tiers, and not on their order.
 pub(super) fn tell_apart(policy: &str, own: &[Limit], grants: &mut [(String, Grant)]) {
     let mut families = Vec::new();
     let limits = grants.iter().flat_map(|(_, grant)| grant.limits());
@@ -117,7 +117,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Those first that are closest to the policy's own quota, then the slower ones; without a quota of its own the slower ones.
+/// Tiers closest to the policy's own quota come first, and of two that are equally close the slower one. Without a quota of
+/// the policy's own the slower tiers come first.
 fn in_order(one: &Bucket<'_>, other: &Bucket<'_>, own_us: Option<u128>) -> Ordering {
     let by_distance = own_us.map_or(Ordering::Equal, |own_us| {
         // Quotients, compared without dividing. Each is some ten years in microseconds at most.
