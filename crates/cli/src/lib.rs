@@ -66,7 +66,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
             ) =>
         {
-            // A reader that has seen enough, such as `head`, is no failure.
+            // A reader that stops early, such as `head`, is not a failure.
             drop(help.print());
             return ExitCode::SUCCESS;
         }

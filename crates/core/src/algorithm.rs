@@ -180,8 +180,8 @@ impl State {
         })
     }
 
-    /// The time from which this state says only that the budget is full, so that forgetting it changes nothing. For a window or
-    /// log that is a period after its end: if the clock stepped back, a forgotten window would begin anew.
+    /// The time from which this state says only that the budget is full, so that forgetting it changes nothing. A window or log
+    /// loses its meaning a period after its end: if the clock stepped back, a forgotten window would begin anew.
     #[must_use]
     pub fn meaningless_at(&self, unit: Unit) -> Timestamp {
         // A state of another unit has no meaning in this one.
@@ -351,7 +351,7 @@ impl From<Snapshot> for State {
 pub enum RetryAfter {
     /// After this many microseconds, and not one earlier. Never 0.
     Micros(u64),
-    /// Once others have given back enough of what they hold, at a time that cannot be known.
+    /// The call passes once other requests have given back enough. The time of that is unknown.
     Unknown,
     /// Never: it costs more than a full budget holds.
     Never,

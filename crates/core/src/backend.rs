@@ -95,8 +95,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision>;
 
     /// Decides about as much as there is: the charges name the most that the call may take, and `at_least` is the least that it is
-    /// worth. If all enforced charges have room for that, the largest amount is taken that all of them have room for. Otherwise the
-    /// call is denied and takes nothing. The amount is what the verdicts say was [taken](Verdict::taken).
+    /// worth. If all enforced charges have room for that, the call takes the largest amount that fits all of them. Otherwise the
+    /// call is denied and takes nothing. The verdicts tell the amount: see [`Verdict::taken`].
     ///
     /// A backend whose states lie in several places may take from one place after the other and give the surplus back, so that
     /// other callers are denied in between. The default fails with [`FailureKind::InvalidCall`].

@@ -1,7 +1,7 @@
 //! Calendars: the days, weeks, months and years of a time zone.
 //!
-//! Where a window begins and ends is a pure function of a time: the zones' rules are tables within the program, so that nothing
-//! is read, neither a file nor a clock.
+//! The start and the end of a window are a pure function of a time: the zones' rules are tables within the program, so that
+//! neither a file nor a clock is read.
 
 #[cfg(feature = "calendar")]
 mod dates;
@@ -27,8 +27,8 @@ use self::span::Span;
 /// months on the first, and years on 1 January, unless `from` names another day in the text.
 ///
 /// A [`Quota`](crate::Quota) is decided by one through [`Quota::per_calendar`](crate::Quota::per_calendar). The days of all zones
-/// are those of the version of the IANA's data that this library was built with. Where it disagrees with another process's, a
-/// window that has begun ends when the first of them said.
+/// are those of the version of the IANA's data that this library was built with. If two processes have different versions, a
+/// window ends at the time that the process which began it stated.
 ///
 /// Calendars need the feature `calendar`.
 ///

@@ -54,8 +54,8 @@ impl fmt::Display for Capability {
     }
 }
 
-/// The abilities of a [`Backend`](crate::Backend) beyond quotas, which every backend has. None by default, so that a limiter
-/// that needs more is refused while it is built.
+/// The abilities of a [`Backend`](crate::Backend) beyond quotas, which every backend has. A backend has no capability by
+/// default, so that a limiter that needs one is refused while it is built.
 ///
 /// ```
 /// use tollgate::{Capabilities, Capability};

@@ -24,7 +24,7 @@ impl States for [State] {
 }
 
 /// Decides a call of one charge as [`decide`] does, if its quota is of the commonest kind; otherwise `None`, and nothing
-/// has happened. For backends in whose calls every instruction counts.
+/// has happened. It serves backends for which every instruction counts.
 #[must_use]
 #[inline(always)]
 pub fn decide_quickly(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Option<Decision> {
@@ -61,8 +61,8 @@ pub fn decide_one(now: Timestamp, charge: &Charge<'_>, state: &mut State) -> Dec
 /// Decides a call at `now`.
 ///
 /// The enforced charges come first: if each passes, each is taken; otherwise none is. Each shadow charge follows on its own, in
-/// order, on what that left. The probes come last and take nothing. Charges of one scope and key in one mode are one charge of
-/// the summed cost, under the first one's quota.
+/// order, against the state that this leaves. The probes come last and take nothing. Charges of one scope and key in one mode are
+/// one charge of the summed cost, under the first one's quota.
 ///
 /// The verdicts report each budget as the whole call left it. A denied call may hold an enforced charge and a shadow charge on
 /// one budget. The enforced charge is then judged by the budget after the shadow, so that the wait it is told is long enough.

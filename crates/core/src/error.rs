@@ -56,7 +56,7 @@ pub enum FailureKind {
     },
     /// Too many decisions are waiting already.
     Overloaded,
-    /// There is no room for another state, and none can be evicted, because something is held of each.
+    /// There is no room for another state, and no state can be evicted, because requests hold places under all of them.
     Full,
     /// The server does not accept our name or password.
     Unauthenticated,

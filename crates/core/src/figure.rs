@@ -43,7 +43,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// True for a count, which only grows; false for a state of now.
+    /// True for a counter, which only grows; false for a gauge.
     ///
     /// ```
     /// use tollgate::Figure;

@@ -15,9 +15,9 @@ use self::repr::{Repr, Source};
 /// request can equal the key of callers without an identity.
 ///
 /// Longer identities are compared and stored as their SHA-256 digest, so that a header of a megabyte takes no more room in a
-/// backend than one of forty bytes, and still no two collide. For as long as a request lasts the key also holds the identity as
-/// the caller sent it: [`content`](Self::content), [`text`](Self::text) and [`parts`](Self::parts) show it, whatever its
-/// length. [`compact`](Self::compact) drops it.
+/// backend than one of forty bytes, and still no two collide. While a request lasts, the key also holds the identity as the
+/// caller sent it: [`content`](Self::content), [`text`](Self::text) and [`parts`](Self::parts) show it, whatever its length.
+/// [`compact`](Self::compact) drops it.
 ///
 /// `Debug` shows the kind and the length only: identities are addresses and API keys, and do not belong into logs.
 ///

@@ -221,7 +221,7 @@ impl Quota {
     }
 
     /// `limit` per `period`, decided by this algorithm. Like [`try_new`](Self::try_new) and then
-    /// [`try_using`](Self::try_using), but it also takes windows whose limit would be no exact rate.
+    /// [`try_using`](Self::try_using), but it also accepts windows whose limit is not an exact rate.
     ///
     /// ```
     /// use std::time::Duration;

@@ -10,10 +10,10 @@ use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 /// the receipt first.
 ///
 /// **A credit returns only what would still count**, so that the remaining charges are a history that could have happened.
-/// Windows and logs subtract from the window, bucket or entry that was charged, and nothing once that is gone. For GCRA, let
-/// *F* be the time at which the budget would have been full again after the charge: a credit returns at most *F − now* (as
-/// drain time). Other credits of this key since the charge move *F* forward, as far as they stood before it in the queue: drain
-/// time that one credit returned, no other can return. Where this rule errs, it errs on the strict side.
+/// Windows and logs subtract from the window, bucket or entry that was charged. Once that is gone, they subtract nothing. For
+/// GCRA, let *F* be the time at which the budget would have been full again after the charge: a credit returns at most *F −
+/// now* (as drain time). Other credits of this key since the charge move *F* forward, as far as they stood before it in the
+/// queue: drain time that one credit returned, no other can return. Any error of this rule is on the strict side.
 ///
 /// ```
 /// use tollgate::{Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope};

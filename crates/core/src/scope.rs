@@ -107,8 +107,8 @@ impl Scope {
         names().scope(Name::of(policy, slot, quota))
     }
 
-    /// The scope of a family of this policy, unless it would be one more than `most` of the policy: for quotas that are not
-    /// bounded by what was configured.
+    /// The scope of a family of this policy. `None` if the policy already has `most` families. It serves quotas whose number
+    /// the configuration does not bound.
     #[doc(hidden)]
     #[must_use]
     pub fn of_few(

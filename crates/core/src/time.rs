@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// A point in time: whole microseconds since the Unix epoch, as the backend's clock tells it.
 ///
-/// Never beyond [`Timestamp::MAX`] (the year 2112): half of what a double holds exactly, so that a time plus the longest
-/// debt is exact in Lua as well.
+/// The largest is [`Timestamp::MAX`], in the year 2112. That is half of the largest whole number that a double holds
+/// exactly, so that a time plus the longest debt is exact in Lua as well.
 ///
 /// ```
 /// use std::time::Duration;

@@ -28,7 +28,7 @@ use crate::{Charge, Mode, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The charge passes. Whether it was taken depends on the whole call: see [`Verdict::taken`].
+    /// The charge passes. The whole call decides whether the charge was taken: see [`Verdict::taken`].
     Allow,
     /// The charge does not pass.
     Deny(RetryAfter),
@@ -645,7 +645,7 @@ impl Decision {
     }
 
     /// The position of the verdict that says most about this request, among the charges whose mode is [`Mode::Enforce`]. On a
-    /// denial it is the refused one with the longest wait, where never is the longest. Otherwise it is the one with the
+    /// denial it is the refused charge with the longest wait; "never" counts as the longest. Otherwise it is the one with the
     /// smallest share of its budget left. `None` if nothing is enforced.
     #[must_use]
     pub fn tightest(&self, modes: impl IntoIterator<Item = Mode>) -> Option<usize> {

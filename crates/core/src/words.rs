@@ -38,7 +38,7 @@ pub(crate) fn words_of(text: &str) -> Vec<Word> {
         let kind = match c {
             _ if c.is_whitespace() => Kind::Blank,
             '0'..='9' => Kind::Number,
-            // A token that is no number is told as it was written: "1.5", "1,000", "-1".
+            // A token that is not a number is quoted as it was written: "1.5", "1,000", "-1".
             '_' | '.' | ',' if last == Kind::Number => Kind::Number,
             '-' | '_' if last == Kind::Word => Kind::Word,
             '+' | '-' => Kind::Number,

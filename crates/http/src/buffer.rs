@@ -35,7 +35,7 @@ pub use self::future::BufferFuture;
 /// # }
 /// ```
 ///
-/// # What it reads, and what not
+/// # The bodies that it reads
 ///
 /// * It reads only bodies whose content type is JSON or a form. Others go on unread.
 /// * A body goes on as it came: the same bytes, trailers and errors, the same length if one was stated.

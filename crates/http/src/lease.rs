@@ -9,8 +9,8 @@ use crate::RateLimitStatus;
 ///
 /// A response is over when its body has ended or was dropped, and most handlers need no lease. A handler takes one if its work goes
 /// on without the response: a WebSocket, whose response is over before the first message, or a task that was spawned. Under axum it
-/// is an extractor; elsewhere [`RateLimitStatus::lease`] gives one. Clones hold together: what is held is given back when the last
-/// of them is gone.
+/// is an extractor; elsewhere [`RateLimitStatus::lease`] gives one. Clones hold together: the places are given back when the last
+/// clone is gone.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {

@@ -253,7 +253,7 @@ impl RateLimitStatus {
     }
 }
 
-/// The end of a response, which comes once: when it is dropped. What the nearest layer holds for the request is then given back,
+/// The end of a response, which comes once: when it is dropped. The nearest layer's places for the request are then given back,
 /// unless there is a [`Lease`](crate::Lease).
 #[derive(Debug)]
 pub(crate) struct ResponseEnd {

@@ -57,7 +57,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The clock that `Instant` reads. What `Instant` does with its `Duration`s costs 70 instructions, a fifth of a decision.
+/// The clock that `Instant` reads. `Instant`'s arithmetic on `Duration`s costs 70 instructions, a fifth of a decision.
 #[cfg(unix)]
 #[inline]
 fn monotonic_us() -> u64 {

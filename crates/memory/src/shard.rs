@@ -21,7 +21,7 @@ const STEP: usize = 4;
 /// the end important ones.
 const SAMPLE: usize = 16;
 /// The most bans in force that the hand passes by to find another entry. In a shard of which nine tenths are bans the hand finds
-/// none among so many once in 10^11 times. Then, or if all are bans, the ban goes that would end first.
+/// none among so many once in 10^11 times. Then, or if all are bans, the hand evicts the ban that would end first.
 const MOST_BANS_PASSED: usize = 256;
 /// The hand also moves on every so many calls. So states that own memory (rolling windows, logs) are freed even when no new key
 /// ever comes. Rare enough to cost a call only a few instructions.
@@ -43,7 +43,7 @@ pub(crate) struct Shard {
     last: Timestamp,
     calls: u32,
     hand: Slot,
-    /// True only if something is held of each key, so that the search for one to evict is needless.
+    /// True only if requests hold places under every key, so that none can be evicted.
     is_stuck: bool,
     /// At least 1.
     most_keys: usize,
@@ -118,7 +118,7 @@ impl Shard {
         self.last = now;
     }
 
-    /// The time at which a call is decided that came at `time`, before it had the lock.
+    /// The time at which a call is decided. `time` is the time at which the call came, before it had the lock.
     #[inline]
     pub(crate) fn time(&mut self, time: Timestamp, clock: &dyn Clock) -> Timestamp {
         let now = not_before(self.last, time, clock);

@@ -113,7 +113,7 @@ pub(crate) fn decide_several(
             .any(|(verdict, _)| verdict.taken() > 0)
     };
     for (index, (home, place)) in homes.iter_mut().zip(&places).enumerate() {
-        // A ban remembers strikes, which are no charge that was taken.
+        // A ban remembers strikes, and a strike is not a charge that was taken.
         let counts = |state: &State| state.meaningless_at(place.quota.unit()) > now;
         if let StatePlace::Fresh(state) = home
             && (taken(index) || place.quota.is_ban() && counts(state))

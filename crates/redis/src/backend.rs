@@ -128,9 +128,9 @@ impl RedisBackend {
         }
     }
 
-    /// The budgets of one policy that are in use, for operators: at most `most`, those first of which the least share is left. Each
-    /// scope of the policy comes with the quota by which its budgets are read. Bans have a
-    /// [list](tollgate_core::Backend::bans) of their own. Nothing is charged.
+    /// The budgets of one policy that are in use, for operators: at most `most`, the emptiest first. Each scope of the policy comes
+    /// with the quota by which its budgets are read. Bans have a [list](tollgate_core::Backend::bans) of their own. Nothing is
+    /// charged.
     ///
     /// The work is that of the list of bans: `SCAN` on each master, 500 names at a time and at most a million on each node, outside
     /// of scripts. The user needs `+scan`.

@@ -39,7 +39,7 @@ impl Holder {
         }
         let mut unsaid = Vec::new();
         let departure = self.enter(jobs, &mut unsaid);
-        // Not before the books are closed again, which they lock.
+        // The jobs are dropped after the books are unlocked, because dropping them locks the books.
         drop(unsaid);
         departure
     }
@@ -178,7 +178,7 @@ impl Departure {
                         if seen(*position, index).is_some_and(is_missing)
                             && identity.books.is_lost(name, self.number)
                         {
-                            // Otherwise releases of what was lost would count against what is acquired later.
+                            // Otherwise a release of a lost place would count against a place that is acquired later.
                             identity.books.doubt(name.clone());
                             is_lost = true;
                             lost_leases += 1;

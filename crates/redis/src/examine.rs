@@ -61,7 +61,7 @@ pub struct Examination {
     pub slots_without_master: Option<u16>,
 }
 
-/// One server that decides, as it is. What its user may not see is absent.
+/// One server that decides, as it is. Facts that its user may not see are absent.
 ///
 /// ```
 /// use tollgate::ExaminedServer;

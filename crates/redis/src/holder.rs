@@ -4,9 +4,9 @@
 //! it as they come. They may be lost, be late, or get an answer that no caller waits for, and a server may lose what it knew. So
 //! the process keeps books of its own, and tells each key's entry what it holds, three times in each lease.
 //!
-//! The books only ever say what is known. Calls belong to generations. A new one begins with each telling; once every call of the
-//! earlier ones has been answered or given up, what they come to is known exactly, and that is what is told. A call that is under
-//! way is of the present generation: what it does is counted beside what is told, whichever comes first.
+//! The books contain only facts that are certain. Calls belong to generations. A new one begins with each telling; once every call
+//! of the earlier ones has been answered or given up, their sum is known exactly, and the process tells this sum. A call that is
+//! under way belongs to the present generation: its effect is counted beside the told sum, whichever comes first.
 //!
 //! One lock guards the name, the books and the places, and each event is one critical section: a departure, an answer, an end. So
 //! threads can bring these events into any order, but none can see half of one. All orders of the events are tried in `orders.rs`,
@@ -34,14 +34,14 @@ use crate::name::Name;
 use books::Books;
 use places::Places;
 
-/// The time for which a process holds without saying so, unless set: what a process that died held comes back after it.
+/// The default lease: a process keeps its places for this long without a call. The places of a dead process come back after it.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
-/// A process, as others see it in what it holds. One for each backend.
+/// A process, as its entries in Redis name it. One for each backend.
 pub(crate) struct Holder {
     pub(crate) lease: Duration,
     books: Mutex<Identity>,
-    /// Rung when a call was given up, so that what it did is unknown until its key has been told.
+    /// Rung when a call was given up: its effect is unknown until its key has been told.
     pub(crate) doubt: Notify,
     /// Rung when the last call of the earlier generations has ended.
     pub(crate) settled: Notify,

@@ -1,8 +1,8 @@
 //! A call that runs inline: the future that waits for its answer drives it.
 //!
-//! A request that leaves alone needs no task: its own future can send it and see the answer come, which saves a lone decision a
-//! third of its latency on the way through the runtime. But no other caller may depend on the polling of that future. So the
-//! call can be taken over at any time: as soon as another caller has to wait for the connection, or when the future is dropped,
+//! A request that leaves alone needs no task: its own future sends it and reads the answer. That saves a lone decision the
+//! way through the runtime, a third of its latency. But no other caller may depend on the polling of that future. So the call
+//! can be taken over at any time: as soon as another caller has to wait for the connection, or when the future is dropped,
 //! the call goes on as a task, like all others.
 
 use std::mem;

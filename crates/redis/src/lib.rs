@@ -36,7 +36,8 @@
 //!
 //! # On the server
 //!
-//! The least rights. Each is needed. In a cluster the second line adds to the first, and on a Sentinel the third stands alone:
+//! These are the least rights, and all of them are needed. In a cluster add the second line to the first; on a Sentinel use the
+//! third alone:
 //!
 //! ```text
 //! ACL SETUSER gate on >password ~tollgate:* -@all +evalsha +script|load +time +get +mget +exists +set +setrange +del
@@ -60,9 +61,9 @@
 //!   A request that names several identities may need several slots: these are charged in turn, and given back if a later one
 //!   denies. In between others may be denied. A give-back that fails stays charged: [`Stats::lost_give_backs`].
 //!
-//! Each on Redis 6.2 to 8, and Valkey 8 and 9. With the feature `tls` each over `rediss://`, where nodes and masters have to be
-//! named with ports that speak it (`tls-cluster yes`, `tls-replication yes`). TLS is that of rustls; its cryptography provider
-//! is the one that the process has chosen, or else `ring`.
+//! All three run on Redis 6.2 to 8, and Valkey 8 and 9. The feature `tls` adds `rediss://`: nodes and masters must then announce
+//! their TLS ports (`tls-cluster yes`, `tls-replication yes`). TLS is that of rustls; its cryptography provider is the one that the
+//! process has chosen, or else `ring`.
 //!
 //! # Why the client for clusters is our own
 //!

@@ -50,7 +50,7 @@ impl Names {
         name
     }
 
-    /// The pattern of all names of a scope. Of its bytes `*` alone has a meaning to `SCAN`.
+    /// The pattern of all names of a scope. `*` is its only byte that has a meaning to `SCAN`.
     pub(crate) fn pattern(&self, scope: Scope) -> Name {
         let mut pattern = self.prefix.clone().into_bytes();
         pattern.push(b':');

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 pub(crate) struct Handle {
     runtime: runtime::Handle,
     ended: Arc<RwLock<bool>>,
-    /// Ends the task that watches for the runtime's end, once nothing is left that it concerns.
+    /// Ends the task that watches for the runtime's end, once no handle is left.
     _watching: Arc<oneshot::Sender<()>>,
 }
 

@@ -46,8 +46,8 @@ pub struct Stats {
     /// of the fleet. A key of which no other process holds anything is gone with its last entry, and is not counted.
     pub reclaimed: u64,
     /// The number of times that another process wrote in this one's name: it was copied with its memory. This one goes on under
-    /// another name. Until then, for a lease at most, what one of the two holds may not be counted; after that, for a lease, it
-    /// may count twice.
+    /// another name. Until then, for at most a lease, the places of one of the two may be missing from the count; for a lease
+    /// after that, they may count twice.
     pub twins: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::name::{Name, Names};
 use crate::walk::{self, Found, Visitor, read_states};
 use crate::wire::{HeldEntries, read_state};
 
-/// The budgets that callers have drawn on, those first of which the least is left: see
+/// The budgets that callers have drawn on, sorted by the share that is left, the least first: see
 /// [`RedisBackend::used_budgets`](crate::RedisBackend::used_budgets).
 ///
 /// ```no_run
@@ -306,7 +306,7 @@ impl Listing {
     }
 }
 
-/// A state of this unit. Of what is held only the sum counts.
+/// A state of this unit. Only the sum of held units counts.
 fn state_of(bytes: &[u8], unit: Unit) -> Option<State> {
     if unit != Unit::Held {
         return read_state(bytes, unit);

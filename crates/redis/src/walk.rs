@@ -27,7 +27,7 @@ const MOST_PAGES: usize = 2_000;
 /// The most states that are read in one go.
 const STATES: usize = 64;
 
-/// The task of a walk: what it looks at, and what it makes of it.
+/// The task of a walk: the names that it looks at, and the result that it builds.
 pub(crate) trait Visitor: Send + 'static {
     /// The list at the end of the walk.
     type List: Send + 'static;

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::failure::Failure;
 use crate::figures::moment;
 
-/// A change that is about to be made. The file has a line about it before, so that none is made of which no line tells.
+/// A change that is about to be made. A line about the change is written first, so that every change has its line.
 pub(super) struct Change {
     file: Option<(PathBuf, File)>,
     parts: Vec<(&'static str, String)>,

@@ -26,8 +26,8 @@ struct ChangeArguments {
 
 /// Makes the budgets of a caller full again in the fleet, and ends its ban.
 ///
-/// What it holds at this moment stays held. Exit codes: 0 done; 1 a file is invalid, or the fleet's Redis cannot be asked; 2 the
-/// arguments make no sense.
+/// The places that it holds at this moment stay held. Exit codes: 0 done; 1 a file is invalid, or the fleet's Redis cannot be
+/// asked; 2 the arguments make no sense.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -172,7 +172,7 @@ fn change(
     let assumptions = plan.assumptions(&policy);
     let fleet = plan.connect()?;
     let (caller, place) = (fleet.identity(&key), fleet.place());
-    // What the library refuses is refused before anything is said of it, also in a dry run.
+    // An order that the library refuses is refused before anything is printed about it, in a dry run too.
     let knowing = fleet.knowing()?;
     let tried = step.make(&knowing.limiter, name, &key);
     fleet.runtime.block_on(tried).map_err(refused)?;

@@ -81,7 +81,7 @@ impl Dates {
             0..100_000_000_000 => (SECOND_US, true),
             100_000_000_000..100_000_000_000_000 => (1_000, false),
             100_000_000_000_000..100_000_000_000_000_000 => (1, false),
-            // Nanoseconds. What is finer than a microsecond is cut off.
+            // Nanoseconds. Digits beyond microseconds are cut off.
             _ => {
                 self.saw_fraction = true;
                 return Some(whole / 1_000);

@@ -1,7 +1,7 @@
 //! The frontier by requests: for each rate the least burst that refuses no more than a share of the requests.
 //!
-//! What a caller has spent depends on what was refused before, so that no single reading tells it for every burst. Each further
-//! reading tries one burst for each rate and halves what is left: a larger burst refuses no more requests.
+//! A caller's spending depends on the refusals before, so a single reading cannot tell it for every burst. Each further reading
+//! tries one burst for each rate and halves what is left: a larger burst refuses no more requests.
 
 use super::callers::{Callers, Half, Identity, Refused};
 use super::frontier::Point;

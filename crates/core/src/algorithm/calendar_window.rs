@@ -1,7 +1,7 @@
 //! A count that starts anew in each window of a calendar.
 //!
-//! A state keeps the bounds of its window. So the calendar is asked only when a window is over, and where two processes disagree
-//! about an end, because they know different versions of a zone, no window begins before the one that has begun is over.
+//! A state keeps the bounds of its window. So the calendar is asked only when a window is over. Two processes that know
+//! different versions of a zone may disagree about an end: even then a window begins only after the one before it is over.
 
 use super::packed::PackedInteger;
 use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
@@ -49,8 +49,8 @@ impl CalendarWindow {
                 count: 0,
             }
         } else if window.end_us > next_end_us {
-            // The clock stepped back, and the count moves to the clock's window. After a step of less than a window the state
-            // stays until it is over, for a count that moved would be dropped as soon as the clock is back.
+            // The clock stepped back, and the count moves to the clock's window. A step of less than a window leaves the
+            // state as it is until the window is over: a count that moved would be dropped as soon as the clock is back.
             Window {
                 start_us,
                 end_us,

@@ -38,7 +38,7 @@ pub(crate) enum Onset {
     Unheard,
 }
 
-/// Nothing is allocated for a key without strikes, which most are.
+/// A key without strikes allocates nothing, and most keys have none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State(Option<Box<Record>>);
 

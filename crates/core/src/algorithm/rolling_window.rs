@@ -128,8 +128,8 @@ impl Decider for RollingWindow {
             }
             state.set_newest(bucket);
         } else if newest > bucket + state.buckets() {
-            // The clock stepped back. After a step of a period or more the counts come along, the newest to now's bucket. After
-            // a smaller step they stay, for moved counts would be too old once the clock is back where it was.
+            // The clock stepped back. A step of a period or more moves the counts along: the newest goes to the bucket of now.
+            // After a smaller step they stay, for moved counts would be too old once the clock is back where it was.
             let aged: Vec<_> = state.aged().collect();
             state.0.fill(0);
             for (age, count) in aged {

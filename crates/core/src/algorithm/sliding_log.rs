@@ -149,7 +149,7 @@ impl Decider for SlidingLog {
 
 impl Log {
     /// Lets a debt wait for the latest of its debits. Only admitted charges have entries of their own, because they may be
-    /// given back, and of these there are never more than the limit; every entry behind them is debt.
+    /// credited. Their number never exceeds the limit, and every entry behind them is debt.
     fn make_room(&mut self, at: u64) {
         if self.entries.len() > MAX_ENTRIES
             && let Some(newest) = self.entries.back_mut()

@@ -83,7 +83,8 @@ impl Decider for SlidingWindow {
             }
             return Passage::after(ahead + left - self.most_left(previous, room));
         }
-        // Not in this window, in which too much was charged. In the next one this window's count is the one that fades.
+        // This window admits no more, because too much was charged in it. In the next one this window's count is the one that
+        // fades.
         let most_left = self.most_left(current, self.limit - cost);
         Passage::after(ahead + left + self.period_us - most_left)
     }

@@ -131,8 +131,7 @@ pub struct QueueMark {
     pub gaps: Vec<GapMark>,
 }
 
-/// A free place in the queue of a GCRA state: the stretch of time in which a charge would have drained that was withdrawn
-/// before its turn.
+/// A free place in the queue of a GCRA state: the stretch of a charge that was withdrawn before its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GapMark {
     /// The start, in whole microseconds since the epoch.

@@ -44,8 +44,8 @@ pub enum Unit {
     Once,
 }
 
-/// The kinds of units, one line each: the number on wires, and the letter in names. Neither is ever given to another kind, since
-/// states outlive the process that wrote them.
+/// The kinds of units, one line each: the number on wires, and the letter in names. The number and the letter are never reused
+/// for another kind, since states outlive the process that wrote them.
 macro_rules! kinds {
     ($($kind:ident $number:literal $letter:literal,)+) => {
         #[derive(Clone, Copy)]

@@ -44,9 +44,9 @@ pub fn check_up_to(charges: &[Charge<'_>]) -> Result<(), BackendError> {
 
 /// Decides a call at `now` about as much as there is, and at least `at_least` of it.
 ///
-/// The charges name one cost, which is the most that the call may take. The largest amount up to it is chosen that every enforced
-/// charge has room for; without enforced charges that of those on trial, and without these that of the probes. If it is no less
-/// than `at_least`, the call is decided with that amount, and otherwise with `at_least`, so that a denial tells when the least
+/// The charges name one cost, which is the most that the call may take. This chooses the largest amount up to that cost that fits
+/// every enforced charge. Without enforced charges the charges on trial count, and without these the probes. If the amount is no
+/// less than `at_least`, the call is decided with that amount, and otherwise with `at_least`, so that a denial tells when the least
 /// passes. The verdicts say how much was [taken](crate::Verdict::taken).
 ///
 /// ```

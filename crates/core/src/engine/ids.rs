@@ -9,8 +9,8 @@ use crate::{Charge, Decision, Mode, Timestamp, Verdict};
 /// Decides a call in which at least one charge is an id.
 ///
 /// The ids are asked first. The budgets of a policy whose id is replayed are charged nothing, and so they pass and say how much is
-/// left. Bans hold, what is held is held by each request, and other policies are charged as ever. If the call is admitted, a new
-/// id is remembered and a replay is counted; on trial, if all of the policy's own charges pass.
+/// left. Bans stay in force, each request holds its own place, and other policies are charged as ever. If the call is admitted, a
+/// new id is remembered and a replay is counted; on trial, if all of the policy's own charges pass.
 pub(super) fn decide_with_ids(
     now: Timestamp,
     charges: &[Charge<'_>],

@@ -156,7 +156,7 @@ fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
     if let Some(held) = held(first, &mut words)? {
         return Ok(held);
     }
-    // Without anything that could stand before a period it is no quota at all.
+    // A text with nothing before the period is not a quota.
     if !words
         .rest()
         .iter()

@@ -16,7 +16,7 @@ impl Quota {
     /// A cold budget refills at a third of its rate, or at another part of it if [`cold_factor`](Self::cold_factor) is set. Under
     /// full load the rate rises evenly, and after `warm_up` it is the quota's own. A key that was never seen is cold; one that is
     /// not used for `warm_up` is cold again; one that uses a half of its rate or more becomes and stays warm (with a cold factor
-    /// of 3). Nothing passes that would not pass without a warm-up.
+    /// of 3). A request passes only if it would also pass without a warm-up.
     ///
     /// The burst stays as it is: `per_second(100)` lets a quiet caller spend 100 at once, warm or cold, at up to three times the
     /// time to refill. A burst of 1 spaces all requests, as Guava's `RateLimiter.create(100, 10, SECONDS)` does: every 30 ms at

@@ -10,8 +10,8 @@ use super::amount::Amount;
 use super::frames::{Frames, PREFIX, Piece};
 use super::meter::{Excess, Meter};
 
-/// The bytes of a stream on their way. Of them no more is kept than what has come in one piece; nothing is copied but a prefix
-/// that came in two.
+/// The bytes of a stream on their way. It keeps at most the chunk that has just come, and copies only a prefix that came in
+/// two chunks.
 #[derive(Debug)]
 pub(super) struct Gate {
     direction: Direction,
@@ -72,7 +72,7 @@ impl Gate {
         }
     }
 
-    /// Makes a gate for bytes that may be no messages.
+    /// Makes a gate for bytes that may not be messages.
     pub(super) fn tentative(
         direction: Direction,
         charged: Result<Meter, Box<Response<Bytes>>>,
@@ -158,7 +158,7 @@ impl Gate {
                     let began = self.frames.last_prefix(PREFIX - bytes);
                     return Poll::Ready(Ok(GateItem::Bytes(Bytes::copy_from_slice(began))));
                 }
-                // Not before it is known what it begins.
+                // A part of a prefix waits until the rest has come and tells the message.
                 Piece::Prefix(bytes) => {
                     let passing = self.pass();
                     self.chunk.advance(bytes);

@@ -18,8 +18,8 @@ use super::amount::Amount;
 
 /// Charges messages, one after the other, under all policies of a plan together.
 ///
-/// A backend that answers at once is asked for each message, so that nothing is ever taken ahead. One that waits is asked for
-/// blocks, which grow as long as they are used up, and what is left of the last one is given back at the end.
+/// A backend that answers at once is asked for each message, so that nothing is ever taken ahead. A backend that waits is
+/// asked for blocks, which grow as long as they are used up. The rest of the last block is credited at the end.
 pub(super) struct Meter {
     limiter: Limiter,
     plan: Plan,

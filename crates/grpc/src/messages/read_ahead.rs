@@ -23,11 +23,12 @@ struct Chunk {
     frames: usize,
 }
 
-/// Frames below this size are copied together. Each would keep the whole buffer of the connection alive that it was read into.
+/// Frames below this size are copied together. Each would keep alive the whole connection buffer that it was read into.
 const JOINED_BELOW: usize = 4096;
 
-/// Of frames that are smaller on average, h2 has enough before flow control does. It lets the unread ones cost half as much as the
-/// window may hold bytes, and counts what each lacks of 256 bytes: two thirds of them are where both meet, whatever the window.
+/// If frames are smaller on average, h2's own bound acts before flow control does. It lets unread frames cost half as much as
+/// the window may hold bytes, and counts what each lacks of 256 bytes: two thirds of them are where both meet, whatever the
+/// window.
 const SLOWED_DOWN_FROM: usize = 171;
 
 impl ReadAhead {

@@ -39,7 +39,7 @@ impl ReceivedBody {
         Self::behind(gate, call, read_ahead)
     }
 
-    /// Makes a gate for a request that may be no call. If it is one, its messages are charged or end it.
+    /// Makes a gate for a request that may not be a call. If it is one, its messages are charged or end it.
     pub(super) fn tentative(
         charged: Result<Meter, Box<Response<Bytes>>>,
         call: Call,
@@ -151,7 +151,7 @@ impl ReceivedBody {
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             }
         }
-        // From here on nothing is read, which slows down who sends it.
+        // The body is not read from here on, which slows the sender down.
         if self.ahead.can_be_slowed_down() {
             return Poll::Pending;
         }

@@ -80,7 +80,7 @@ impl SentBody {
         if self.has_ended {
             return Poll::Ready(Some(None));
         }
-        // The caller has sent too much: what the service says to that does not matter, but for the end of a sentence.
+        // The caller has sent too much. The rest of the service's answer is dropped, but a message that has begun is finished.
         if self.gate.is_between_messages()
             && let Some(trailers) = self.call.trailers(cx)
         {

@@ -41,7 +41,7 @@ impl Misuse {
         }
     }
 
-    /// With places in the source, which callers need not know.
+    /// The text has places in the source, which callers need not know.
     pub(super) fn log(self, site: &dyn Site) -> Self {
         let other_place = match &self.what {
             MisuseKind::NameTaken { by, .. } | MisuseKind::LimitedTwice { by, .. } => {

@@ -71,7 +71,7 @@ impl JitterDraw {
             JitterBound::Time(most) => most.as_micros(),
             JitterBound::Share(share) => share.part_of(wait.as_micros()),
         };
-        // As many shares of 2^64 as chance says, which is always below all of it.
+        // `chance` is a part of 2^64, and below the whole: at most `most_us` is added.
         let most_us = u64::try_from(most_us).unwrap_or(u64::MAX);
         let more_us = ((u128::from(most_us) + 1) * u128::from(self.chance)) >> u64::BITS;
         let more_us = u64::try_from(more_us).unwrap_or(u64::MAX);

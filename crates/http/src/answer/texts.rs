@@ -18,8 +18,8 @@ pub(super) struct Texts {
     /// The beginning of its member of the `RateLimit` field.
     pub(super) state: Box<str>,
     /// The answer that says that it alone was exceeded, for now, with room for its numbers in `RateLimit` and `Retry-After`, which
-    /// come first. A copy of a map takes a fraction of what building one does, and this is the path that is attacked: 4,209
-    /// instructions instead of 6,122 when it was first done.
+    /// come first. Copying a map costs a fraction of building one, and attackers exercise this path: 4,209 instructions instead of
+    /// 6,122 when it was first done.
     pub(super) refusal: Response<Bytes>,
 }
 

@@ -17,8 +17,8 @@ use crate::settings::Config;
 use crate::status::ResponseEnd;
 use crate::{RateLimitStatus, ResponseBody};
 
-/// The work that is left for the response to a request that passed. Dropped before there is a response, it is what ends one: the
-/// request was cancelled, or its service failed or panicked.
+/// The work that is left for the response to a request that passed. If it is dropped before there is a response, it ends the
+/// request: that was cancelled, or its service failed or panicked.
 #[derive(Debug)]
 pub(super) struct Completion {
     end: ResponseEnd,
@@ -276,7 +276,7 @@ impl Config {
         let report = Report::of(&verdicts);
         let response = self.answers.refuse(reason, report, view, writes);
         if let Some(outer) = outer {
-            // A refused request costs nothing: what layers further out took for it comes back.
+            // A refused request costs nothing: the charges of layers further out are credited.
             outer.give_back(decided.map(Judgement::ledger).unwrap_or_default());
         } else if self.limiter.follows_responses() {
             // A policy on trial may hold something for the request, which is over now.

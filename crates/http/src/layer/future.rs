@@ -55,7 +55,7 @@ pin_project! {
     {
         // The request passed.
         Calling { #[pin] call: S::Future, completion: Option<Completion> },
-        // The request waits, or was refused. What waits is in a box: it is large, and few requests wait.
+        // The request waits, or was refused. The state of a waiting request is in a box: it is large, and few requests wait.
         Aside { waiting: Option<Box<WaitingRequest<S, B>>>, response: Option<S::Response> },
     }
 }

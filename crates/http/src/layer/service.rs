@@ -119,8 +119,8 @@ impl<S> RateLimitService<S> {
     where
         S: Service<Request<B>> + Clone,
     {
-        // The inner service was found ready and will not be called. What readiness holds, such as the permit of a concurrency
-        // limit, must not be kept until the next request on this connection, which may never come.
+        // The inner service was found ready and will not be called. Readiness may hold a permit, such as that of a concurrency
+        // limit. It must not be kept until the next request on this connection, which may never come.
         self.inner = self.inner.clone();
         ResponseFuture::refused(answer)
     }

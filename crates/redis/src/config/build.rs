@@ -22,7 +22,8 @@ use crate::server;
 use crate::slot::SLOTS;
 use crate::sync::Handle;
 
-/// The leases that an operator may set. Heartbeats can keep the shortest, and what a dead process held comes back within an hour.
+/// The leases that an operator may set. Heartbeats can keep the shortest lease, and the longest brings the places of a dead
+/// process back within an hour.
 const HELD_LEASES: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3_600);
 

@@ -35,7 +35,7 @@ struct Row {
     in_doubt: bool,
     is_being_told: bool,
     /// The number of calls that had departed when a reply told that the server has an entry for what is held now. Calls that depart
-    /// after it find that entry, or it is lost. What earlier ones found tells nothing: replies overtake each other.
+    /// after it find that entry, or it is lost. The findings of earlier calls tell nothing, because replies overtake each other.
     entered_at: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Row {
         self
     }
 
-    /// Says whether something is held, which is not being told.
+    /// Says whether something is held and is not being told.
     fn is_due(&self) -> bool {
         self.old + self.new > 0 && !self.is_being_told
     }
@@ -129,13 +129,13 @@ impl Books {
         }
     }
 
-    /// Notes that a call was given up that may have changed a key.
+    /// Notes that a call which may have changed a key was given up.
     pub(crate) fn doubt(&mut self, name: Name) {
         self.rows.entry(name).or_default().in_doubt = true;
     }
 
     /// Notes that the call of this number found no entry for a key. Says whether a lease is lost: whether the entry had been
-    /// there when the call departed. Of one loss this is said once.
+    /// there when the call departed. Each loss is told once.
     pub(crate) fn is_lost(&mut self, name: &Name, call: u64) -> bool {
         let was_there = |row: &&mut Row| row.entered_at.is_some_and(|since| since < call);
         let row = self.rows.get_mut(name).filter(was_there);

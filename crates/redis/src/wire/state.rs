@@ -42,8 +42,8 @@ const HELD_HEAD: usize = 21;
 const HELD_ENTRY: usize = 32;
 
 /// The digest of what is held under a key, which a reply has in place of up to 1,024 entries: the head, and behind it the entry of
-/// the process that called, and its number if the state is long; or a byte, if it has none; or nothing, if the call is void. At the
-/// end stand the units that the call reclaimed, if there are any.
+/// the process that called, and its number if the state is long. It is one byte if the process has no entry, and empty if the call
+/// is void. At the end stand the units that the call reclaimed, if there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldDigest {
     /// All that is held.

@@ -119,7 +119,7 @@ impl Gcra {
         true
     }
 
-    /// The point at which a charge would be drained that takes this much less.
+    /// The point at which a charge that takes this much less would be drained.
     pub(crate) fn earlier(&self, full_at: Point, cost: u64) -> Point {
         let end: u128 = self.ahead(full_at, 0);
         self.point(0, end.saturating_sub(self.drain(cost)))

@@ -1,9 +1,9 @@
 //! Warm-up: units that were left unused make the next ones cost more, because whatever serves them has grown cold.
 //!
-//! A quota that warms up passes exactly when it would pass without that. The difference is in the time that a charge takes to
-//! drain. It is the plain time and a surcharge, which depends on the *idle time in store*: the time for which nothing was left
-//! to drain, less what charges have spent of it, from nothing to the period of the warm-up. A key that was never seen has all of
-//! that in store: it is cold.
+//! A quota that warms up decides by the same rule as without a warm-up. The difference is in the time that a charge takes to drain.
+//! It is the plain time and a surcharge, which depends on the *idle time in store*: the time for which nothing was left to drain,
+//! less what charges have spent of it. It lies between 0 and the period of the warm-up. A key that was never seen has all of that
+//! in store: it is cold.
 //!
 //! The price of a unit follows Guava's `SmoothWarmingUp`. With interval *I*, warm-up *W* and cold factor *c*, Guava stores up to
 //! `W/2I + 2W/(I + cI)` permits and fills this store in *W*. A permit of the first `W/2I` costs *I*. From there on the price rises
@@ -13,12 +13,12 @@
 //! * the last `4W/(c + 5)` of the store are cold: `y` of them, 0 to 1, are worth a surcharge of `y² · W(c − 1)/(c + 1)`, and a
 //!   charge pays the difference between before and after.
 //!
-//! So what a charge costs does not depend on the parts in which it is taken, and from cold to warm it takes *W*.
+//! So the cost of a charge does not depend on the parts in which it is taken, and the way from cold to warm takes *W*.
 //!
-//! Numbers stay integers below 2^53. Idle time is counted in ticks of 2^-20 µs, in which the time that a unit spends is rounded
-//! down. The cold part of the store is a staircase of at most 2^32 steps, and a surcharge is a whole number of microseconds. So a
-//! price is that of Guava within two microseconds or three. A staircase over whole permits would be coarser: the parts of permits
-//! that are in store would differ by up to *c* intervals.
+//! Numbers stay integers below 2^53. Idle time is counted in ticks of 2^-20 µs, and the time that a unit spends is rounded down to
+//! whole ticks. The cold part of the store is a staircase of at most 2^32 steps, and a surcharge is a whole number of microseconds.
+//! So a price is that of Guava within two microseconds or three. A staircase over whole permits would be coarser: the parts of
+//! permits that are in store would differ by up to *c* intervals.
 //!
 //! A state tells the time at which all will be in store if nothing arrives, and so it may be forgotten then.
 

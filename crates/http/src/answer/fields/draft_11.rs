@@ -37,7 +37,7 @@ pub(super) fn append(
 pub(super) fn append_all(headers: &mut HeaderMap, report: Report<'_>, told: Option<u64>) {
     let tightest = report.tightest();
     let states = quotas(report).into_iter().filter_map(|quota| {
-        // Of several charges the last one knows best how the quota stands.
+        // The last of several charges knows best how the quota stands.
         let verdicts = report.enforced();
         let one = verdicts
             .filter(|one| Arc::ptr_eq(one.label(), quota))

@@ -62,7 +62,7 @@ impl Standing {
             || SystemTime::now().duration_since(UNIX_EPOCH),
             |at| Ok(Duration::from_micros(at.as_micros())),
         );
-        // As exact as is known, so that the time does not wobble from answer to answer.
+        // The time is as exact as it is known, so that it does not wobble from answer to answer.
         let wait = if told_seconds(self.wait) >= self.seconds {
             self.wait
         } else {
