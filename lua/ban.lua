@@ -5,9 +5,9 @@
 --   charge  cost d, strikes B, onset B, within d, lasting d, longest d, forgiven d, guards I4
 --
 -- `level` is the number of doublings of the next ban, `since` and `ends` are those of the last one, and at `kept` all of this means
--- nothing any more. A cost is as many strikes. Of the charges of its request a ban guards those whose bits are set in `guards`, the
--- first is 1: each request of which one is denied is a strike. The onset is 0 for strikes, 1 if those who knock while banned begin
--- the ban anew, 2 for an operator, who bans at once and whatever stands there, and 3 for who asks without a knock and guards nothing.
+-- nothing any more. A cost is as many strikes. A ban guards the charges whose bits are set in `guards`; the first charge is bit 1.
+-- A request is a strike if one of them is denied. The onset is 0 for strikes, 1 if a knock during the ban begins it anew, 2 for an
+-- operator's ban, which begins at once and over any state, and 3 for a question that neither knocks nor guards a charge.
 local function ban()
   local TAG, HEAD, STRIKE, MOST, HIGHEST = 253, 26, 8, 64, 63
   local EXTENDED, IMPOSED = 1, 2

@@ -43,7 +43,7 @@ local function calendar()
     if quota.is_outside then
       return
     elseif now >= state.ends then
-      -- What was charged before belongs to the window that is over.
+      -- Earlier charges belong to the window that is over.
       state.starts, state.ends, state.count, state.changed = max(quota.starts, state.ends), quota.ends, 0, true
     elseif now < state.starts and state.ends > quota.next_ends then
       -- The clock stepped back: the count comes along. After a step of less than a window the state stays until it is over;

@@ -53,7 +53,7 @@ local function gcra(algorithm)
     return us < other_us or (us == other_us and rest < other_rest)
   end
 
-  -- The rules of waiting.lua and of warming.lua, made only where somebody waits or something warms up. One function gives both: each
+  -- The rules of waiting.lua and warming.lua, made only if a charge may wait or a quota warms up. One function gives both: each
   -- name that a rule's functions use costs, whether it is needed or not.
   local part, turns, store
 

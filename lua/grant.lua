@@ -50,7 +50,7 @@ local function granting(state_of, advance, decide, now, byte, floor, max, min)
     return charge.rule.passes(state, charge)
   end
 
-  -- About as many times its units as a charge can have, which may be off. Otherwise 0, where that takes a search.
+  -- About as many times its units as a charge can have, which may be off. It is 0 if finding it takes a search.
   local function about(charge, state)
     local quota = charge.quota
     if quota.denominator then

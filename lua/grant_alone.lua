@@ -1,5 +1,6 @@
--- A lone request for as much as there is, or many equal ones: one key, GCRA, enforced, and no rests. Without tables and functions, as
--- in alone.lua, and with its replies. All other cases are left to the next files, before anything is written.
+-- A lone request for as much as there is, or many equal ones: one key, GCRA, enforced, and no rests. It uses
+-- no tables and functions, and has the replies of alone.lua. All other cases are left to the next files,
+-- before anything is written.
 if not is_short and run and #run == 63 and #KEYS == 1 and #ARGV == 1 then
   local times, kind, us, full, tag, denominator, _, _, most, least, number = struct.unpack('<BI4ddBdddddB', run)
   -- To grant (7) of one charge (1): GCRA (1), enforced (0). More times would be two bytes of the reply.
@@ -19,7 +20,7 @@ if not is_short and run and #run == 63 and #KEYS == 1 and #ARGV == 1 then
         local left = now + full - from
         units = (left - left % us) / us
       end
-      -- Each is granted the most, then one the remainder. Who is content with nothing always passes.
+      -- Each is granted the most, then one the remainder. A request whose least is 0 always passes.
       local remainder = units % most
       local admitted = (units - remainder) / most
       if admitted >= times then

@@ -1,4 +1,4 @@
--- What is held at this moment. Each process that holds has one entry, which only its own calls change.
+-- Units held at this moment. Each process that holds has one entry, which only its own calls change.
 --
 --   state   tag B (252), total d, earliest I6, latest I6, up to 1,024 entries
 --   entry   holder c8, old i6, new i6, 256 × generation + age I6, expires I6
@@ -7,7 +7,7 @@
 --
 -- `total` is the sum over the entries of old + new, each not less than 0. `earliest` and `latest` are bounds on when they expire.
 --
--- Calls overtake each other, are lost, and arrive when nobody waits for them any more. Nevertheless an entry becomes exact once
+-- Calls overtake each other, are lost, and arrive after their process has given them up. Nevertheless an entry becomes exact once
 -- in each *generation*. A process begins one now and then, and its calls name the one that they were sent in. An entry counts in
 -- `new` what the calls of the newest generation changed, and in `old` what the earlier ones did. Within each the order does not
 -- matter: acquires add, releases subtract. When all calls of earlier generations have been answered or given up, the process
@@ -58,8 +58,8 @@ local function held()
     }
   end
 
-  -- The text without the entries that have expired, and the units that other processes held by these. Of most entries only the expiry
-  -- is read, and what stays is copied in runs: there may be 1,024.
+  -- The text without the entries that have expired, and the units that other processes held by these. There may be 1,024 entries:
+  -- only the expiry of most is read, and those that stay are copied in runs.
   local function swept(text, total)
     local parts, from, earliest, latest, reclaimed = {}, 1, NEVER, 0, 0
     for at = HEAD + 1, #text, ENTRY do
@@ -91,7 +91,7 @@ local function held()
     return table.concat(parts), max(total, 0), earliest, latest, min(reclaimed, NEVER)
   end
 
-  -- Of a long state the text may be a part: the head, and the caller's entry, which stands elsewhere.
+  -- The text may be a part of a long state: the head and the caller's entry, which stand apart.
   local function read(text, _, part)
     local length = part and part.length or #text
     local entries = (length - HEAD) / ENTRY
@@ -122,7 +122,7 @@ local function held()
     local age = mark % 256
     local newest = (mark - age) / 256
     local is_full, is_void = not at and entries >= MOST, generation < newest - age
-    -- What a reply says of the state.
+    -- The part of the reply about this state.
     local digest = is_swept and pack('<BdI6I6', TAG, total, earliest, latest) or text:sub(1, HEAD)
     if at and not is_void then
       digest = digest .. entry .. (length >= FAR and pack('<I2', (at + 10) / 32) or '')
@@ -178,7 +178,7 @@ local function held()
     state.total = state.total + charge.cost
   end
 
-  -- A release of what the process's lease has lost gives nothing back.
+  -- A release of units that were lost with the process's lease gives nothing back.
   local function release(state, units)
     if state.is_barred or not (state.at or state.is_touched) then
       return

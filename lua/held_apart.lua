@@ -3,7 +3,8 @@
 -- cases fall through to main.lua before anything is written: whatever has expired, a void call, a key that is full or foreign.
 --
 -- The server reads every byte of each text that is made. So of a long state only the head and the holder's entry are read, if the
--- call says where that stands, and written in place. What stands there is looked at first: entries move when others expire.
+-- call says where that stands, and written in place. The entry at that place is checked first, because entries move when others
+-- expire.
 if #ARGV > 1 and #run >= 22 and run:byte(2) == 4 then
   local holder, generation, lease = unpack('<c8I6I6', run, 3)
   local now_ms = (now - now % 1000) / 1000
@@ -55,8 +56,8 @@ if #ARGV > 1 and #run >= 22 and run:byte(2) == 4 then
       asks[i] = r
     end
   end
-  -- By number of key: what is said of it, and what is written, if anything: from the second byte on; or the head there and the
-  -- entry at its offset; or the whole, with its end.
+  -- By number of key: its part of the reply, and the write if there is one. A write covers the state from the second byte on, or
+  -- the head and the entry at its offset, or the whole state with its expiry.
   local digests, values, heads, offsets, sets, first, final = {}, {}, nil, nil, nil, 2, #ARGV
   for i = 1, usual and #KEYS or 0 do
     local text, at, length, tag, who, digest = found[i], nil, 0, 252, nil, nil

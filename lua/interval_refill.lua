@@ -1,6 +1,6 @@
 -- Units that come all at once: the limit at the start of each period, up to the burst. Periods are numbered as those of a fixed
--- window. What is owed is kept as whole refills, `ahead`, and the part of one more, `count`. Time takes whole refills away,
--- whatever the limit, so that quotas of other limits can share a state.
+-- window. The debt is kept as whole refills, `ahead`, and a part of one more, `count`. Time takes whole refills away, whatever
+-- the limit, so that quotas of other limits can share a state.
 --
 --   state   tag B (254), window d, ahead d, count d: the count is 1 to the limit, or both are 0
 --   charge  cost d, limit d, period d, offset d, burst d
@@ -17,7 +17,7 @@ local function interval_refill()
     return { window = 0, ahead = 0, count = 0, changed = false, found = false }
   end
 
-  -- Refills that would come later than exact numbers reach are none of ours.
+  -- A state whose refills lie beyond exact numbers is foreign.
   local function read(found, quota)
     if #found ~= LENGTH then
       return false

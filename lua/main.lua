@@ -47,7 +47,7 @@ local function state_of(i, charge)
         -- A foreign value, of any length, must not reach the callers.
         found[i] = ''
       elseif state.digest then
-        -- Nor 1,024 entries.
+        -- The reply has the digest in place of up to 1,024 entries.
         found[i], last[i] = state.digest, charge
       end
     else
@@ -94,7 +94,7 @@ local function ask_bans(charges, bans)
   return is_banned
 end
 
--- Says whether the request is a strike of this ban. Who is banned gets no other strike.
+-- Says whether the request is a strike of this ban. A banned caller gets no further strike.
 local function is_struck(charge, charges, is_banned, open)
   if is_banned and charge.mode == ENFORCE then
     return false

@@ -4,8 +4,8 @@
 --   state   tag B (247), replays so far B, since d, ends d
 --   charge  cost d, life d, replays B, beside I4
 --
--- Of the charges of its request an id stands beside those whose bits are set in `beside`, the first is 1: those of its policy and mode.
--- Ids stand behind all other charges.
+-- An id stands beside the charges whose bits are set in `beside`: those of its policy and mode. The first charge is
+-- bit 1. Ids stand behind all other charges.
 local function once()
   local TAG, LENGTH, MOST = 247, 18, 255
 

@@ -21,8 +21,8 @@ end
 local is_told = #ARGV > 1 and #run > 22 and run:byte(2) == 4
 -- The length of a state from which on two reads of parts are cheaper than one of the whole.
 local FAR = 789
--- The states as they were found, by number of key. Of some there are only the head and the caller's entry: then `parts` says where
--- that stands, and how long the state is.
+-- The states as they were found, by number of key. Some are only the head and the caller's entry: `parts` then has the entry's
+-- offset and the length of the state.
 local found, parts, failed
 if not is_told then
   found, failed = read(KEYS)

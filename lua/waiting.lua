@@ -6,10 +6,10 @@
 --           that a state may lie ahead, the wait included
 --
 -- Each charge drains in a stretch of time of its own, behind all that were taken before it. No two stretches overlap, and a
--- charge that passes at t drains between t and t and a full drain. Who leaves before the turn frees a stretch: a gap, unless
--- nothing stands behind it. The next that fits gets it; nobody else moves up. No turn that was promised is later than `until`.
--- Until then a credit of a charge that has passed gives nothing back, since it would move others up. `of` is the mark of the gaps'
--- rests: 0 if there is no gap.
+-- charge that passes at t drains between t and t and a full drain. A request that leaves before its turn frees its stretch, which
+-- becomes a gap unless it was the last. The next charge that fits gets the gap; the others keep their places. No turn that was
+-- promised is later than `until`. Until then a credit of a charge that has passed gives nothing back, since it would move others
+-- up. `of` is the mark of the gaps' rests: 0 if there is no gap.
 local function waiting(read, ahead, stands, is_before, less, leave)
   local QUEUED, HEAD, GAP, MOST, CREDIT, TOLD_APART = 177, 27, 22, 32, 28, 32
 

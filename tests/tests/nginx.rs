@@ -183,7 +183,7 @@ impl Outcome {
     }
 }
 
-/// When those passed who waited.
+/// The times at which waiting requests passed.
 fn turns(answers: &[Answer], at_once: usize) -> Vec<Duration> {
     let passed = answers.iter().filter(|(_, status, _)| *status == 200);
     passed.skip(at_once).map(|(.., at)| *at).collect()

@@ -104,8 +104,8 @@ fn a_script_that_is_wrong_is_caught() {
     }
 }
 
-/// Leases of twelve seconds, which must run out or be renewed: clients die, and then there are no faults. The rule that a call is
-/// void which was given up has no defect here: no fault of ours lets a telling overtake such a call, and all orders of both are
+/// Leases of twelve seconds, which must run out or be renewed: clients die, and then there are no faults. The rule "a call that
+/// was given up is void" has no defect here: no fault of ours lets a telling overtake such a call, and all orders of both are
 /// tried in `crates/redis/src/wire/differential/held/orders.rs`.
 #[test]
 fn a_script_that_is_wrong_about_leases_is_caught() {
@@ -118,7 +118,7 @@ fn a_script_that_is_wrong_about_leases_is_caught() {
             "27",
         ];
         let run = [&still[..], &["--forge", forgery.name()]].concat();
-        // It is a matter of chance how many places a client holds that dies.
+        // Chance decides how many places a dying client holds.
         is_caught(forgery.name(), 1, &run, &["key"]);
     };
     let late = Forgery::ALL.into_iter();

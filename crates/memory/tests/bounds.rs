@@ -228,7 +228,7 @@ fn a_ban_without_a_knock_outlives_every_flood_of_other_keys() {
     };
     backend.decide_now(&[order]).unwrap();
 
-    // when keys come that last for longer and are seen again, a hundred times as many as there is room for
+    // when keys that last longer come again and again, a hundred times as many as there is room for
     let quota = Quota::per_day(1);
     let scope = Scope::of("flood", 0, &quota);
     for number in 0..200_000_u64 {

@@ -71,7 +71,7 @@ fn uploads(caller: usize) -> Budget {
     budget("uploads", Concurrent::at_most(1_000_000).into(), caller)
 }
 
-/// The time at which leases end that are taken now.
+/// The end of leases that are taken now.
 fn ends_ms() -> u64 {
     let now_ms = NOW_US / 1_000;
     now_ms - now_ms % (LEASE_MS / 4) + LEASE_MS

@@ -105,7 +105,7 @@ async fn who_waits_keeps_the_turn_in_a_failover_and_later_ones_stand_behind() {
     let said = said.max().unwrap();
     until(|| all.servers().iter().all(|server| offset(server) >= said)).await;
 
-    // Those whose turns come meanwhile need nobody for it.
+    // Requests whose turns come meanwhile do not need the server.
     master_dies(&mut all, [&one, &other]).await;
 
     let mut turns = Vec::new();

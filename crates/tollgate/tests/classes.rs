@@ -546,7 +546,7 @@ async fn those_who_wait_for_a_place_stand_in_the_order_of_their_classes() {
     assert_eq!(seen.lock().unwrap().last(), Some(&"second"));
 }
 
-/// One who is more important than all who wait asks at once: a place may be free that is kept.
+/// A request that is more important than all that wait asks at once, because a free place may be kept for it.
 #[tokio::test(start_paused = true)]
 async fn the_important_do_not_stand_behind_others_while_their_share_is_free() {
     let limiter = places();

@@ -238,7 +238,7 @@ async fn who_goes_away_before_there_is_a_response_stays_charged() {
     });
     let service = RateLimitLayer::new(&limiter).layer(service);
 
-    // when a caller goes away who has not heard whether it has failed
+    // when a caller goes away before it has heard the outcome
     let request = Request::get("/").body(Body::empty()).unwrap();
     let waits = tokio::time::timeout(Duration::from_millis(10), service.oneshot(request));
     assert!(waits.await.is_err());

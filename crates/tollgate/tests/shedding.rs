@@ -182,7 +182,7 @@ async fn nothing_is_asked_and_nothing_is_charged_for_a_request_that_is_refused()
         let service = RateLimitLayer::new(&limiter).layer(inner.clone());
         gauge.set(0.7);
 
-        // when twenty requests of a class come that is refused
+        // when twenty requests of a refused class come
         for _ in 0..20 {
             let answer = service.clone().oneshot(of("batch")).await.unwrap();
             assert_eq!(answer.status(), 503);

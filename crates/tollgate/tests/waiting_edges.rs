@@ -1,5 +1,6 @@
-//! Requests that wait, at the edges: who comes while the line is full or closes, who leaves at the head of a queue, and who is
-//! refused when the turn has come. Told by tokio's clock, which stands still while anybody works and jumps to the next timer.
+//! Requests that wait, at the edges: those that come while the line is full or closes, that leave at the head of a queue, and
+//! that are refused when their turn has come. Told by tokio's clock, which stands still while anybody works and jumps to the
+//! next timer.
 
 #![allow(
     clippy::panic,
@@ -435,7 +436,7 @@ async fn of_two_waits_for_places_the_shorter_ends_it() {
     drop(held);
 }
 
-/// One who has no place in line is refused, and overtakes nobody who has one.
+/// A request without a place in line is refused, and overtakes no request that has one.
 #[tokio::test(start_paused = true)]
 async fn no_more_wait_for_a_place_than_the_limiter_lets() {
     let limiter = limiter_of(Policy::new("it", PLACES)).max_waiting(1);

@@ -173,7 +173,7 @@ impl Elsewhere for Governor {
     }
 }
 
-/// The times at which requests pass that come at these times.
+/// The times at which requests pass, by their times of arrival.
 fn elsewhere(rule: &mut dyn Elsewhere, arrivals: &[Millis]) -> Vec<Option<Millis>> {
     arrivals.iter().map(|now| rule.passes(*now)).collect()
 }

@@ -77,7 +77,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..60)
 }
 
-/// The books of somebody who remembers everything: each strike, and each ban with its start, its end, and the doublings behind it.
+/// The books of a model that remembers everything: each strike, and each ban with its start, its end, and the doublings behind it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Books {
     strikes: Vec<u64>,
@@ -389,7 +389,7 @@ fn a_call_is_one_strike_of_its_own_policy_however_many_quotas_deny_it() {
     assert!(decision.verdicts()[1].is_denied());
     assert_eq!(decision.retry_after(), Some(DAY));
 
-    // Somebody of a banned office gets no strike of the login's, whose quotas deny as well.
+    // A caller of a banned office gets no strike of the login policy, although its quotas deny as well.
     let decision = decide(now, &charges, &mut states[..]);
     assert!(decision.verdicts()[0].is_denied());
     assert_eq!(decision.verdicts()[2].remaining(), 1);

@@ -122,7 +122,7 @@ fn no_debt_outlasts_the_ceiling() {
     });
 }
 
-/// Each refill pays a part of it, and whoever asks meanwhile changes nothing.
+/// Each refill pays a part of it, and questions in between change nothing.
 #[test]
 fn a_debt_of_a_budget_refilled_in_intervals_is_paid_by_its_refills_before_anything_passes() {
     const MINUTE: u64 = 60_000_000;

@@ -1,4 +1,5 @@
-//! Turns: who waits passes when it was said, whoever leaves, and what passes is within the quota's worst case.
+//! Turns: a waiting request passes at its promised time, whichever others leave, and all that passes is within the quota's worst
+//! case.
 
 use std::time::Duration;
 
@@ -225,8 +226,8 @@ fn without_departures_nobody_overtakes() {
     });
 }
 
-/// While somebody waits, a credit of a charge that has passed lets nobody pass earlier, whoever has left and in which parts. In the
-/// second half of the histories, two quotas share the line, as in a deploy.
+/// While a request waits, a credit of a charge that has passed lets no request pass earlier, whichever requests have left and in
+/// which parts. In the second half of the histories, two quotas share the line, as in a deploy.
 #[test]
 fn a_credit_lets_nobody_pass_earlier_while_anybody_waits() {
     let quotas = (waiting(), prop::option::of(waiting()));

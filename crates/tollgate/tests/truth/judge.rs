@@ -31,13 +31,13 @@ pub(crate) struct Wrong {
 pub(crate) enum Kind {
     /// A handler ran that a policy covers, and the policy was not charged.
     Uncharged(Who, Look),
-    /// A policy does not know a caller again whom the handler does.
+    /// A policy does not recognise a caller that the handler recognises.
     TwoBudgets(Who),
     /// More got through for one caller than the quota.
     TooMany(Who),
     /// A caller spent what another has.
     SomebodyElses(Who),
-    /// A caller came through whom the policy refuses.
+    /// A caller that the policy refuses came through.
     Admitted(Who),
     /// An annotated handler ran, and its annotation was not charged.
     OwnUncharged,
