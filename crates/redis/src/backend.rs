@@ -101,6 +101,10 @@ impl RedisBackend {
 
     /// Configures a backend on a cluster with nodes at these URLs. The other nodes are found through them.
     ///
+    /// The client is our own, and not redis-rs's `ClusterClient`. That one repeats a command after a dropped connection, when the
+    /// script may have run, and so would charge twice; without its retries it follows no slot that has moved. The docs of
+    /// `tollgate-redis` have [all reasons](crate#why-the-client-for-clusters-is-our-own).
+    ///
     /// ```no_run
     /// use tollgate::RedisBackend;
     ///
