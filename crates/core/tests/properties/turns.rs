@@ -92,6 +92,48 @@ fn between_two_steps_of_the_clock_the_worst_case_is_kept() {
     });
 }
 
+/// A quota is replaced by one of another burst and wait, and processes of both share a line for a while. If none has left, a
+/// request passes no earlier than those that wait by its burst or by a larger one.
+#[test]
+fn two_bursts_on_one_line_keep_the_worst_case_of_the_larger_one() {
+    let histories = (waiting(), 1_u64..=7, any::<bool>(), events(40));
+    check(8_000, &histories, |(quota, burst, waits, events)| {
+        let other = if waits {
+            quota.burst(burst)
+        } else {
+            quota.burst(burst).waiting_at_most(Duration::ZERO)
+        };
+        let mut line = Line::of(quota, START);
+        let (mut turns, mut has_left): (Vec<(u64, u64)>, _) = (Vec::new(), false);
+        for (number, event) in events.into_iter().enumerate() {
+            line.budget.quota = if number % 3 == 1 { other } else { quota };
+            match event {
+                Event::Arrive { cost } if cost > 0 => {
+                    let burst = line.budget.capacity();
+                    let ahead = turns
+                        .iter()
+                        .filter(|(of, turn)| *of >= burst && *turn > line.now);
+                    let last = ahead.map(|(_, turn)| *turn).max().unwrap_or(0);
+                    if let Some(turn) = line.arrive(cost) {
+                        prop_assert!(has_left || turn >= last, "{turn} before {last}");
+                        turns.push((burst, turn));
+                    }
+                }
+                event => {
+                    has_left |= matches!(event, Event::GiveBack { .. });
+                    line.step(event);
+                }
+            }
+        }
+        line.budget.quota = if burst > quota.capacity() {
+            other
+        } else {
+            quota
+        };
+        line.is_within_worst_case()
+    });
+}
+
 /// A request that comes after a step back passes no earlier than without it, if none has left: a free place that was over may be to
 /// come once more.
 #[test]
