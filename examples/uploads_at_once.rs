@@ -20,7 +20,7 @@ use tokio_stream::{Stream, StreamExt};
 use tollgate::{Concurrent, Lease, Limiter, Policy, RateLimitLayer, RedisBackend};
 use tollgate_examples::serve;
 
-/// The patience with a caller who sends nothing more: a slow body and an idle socket hold their places.
+/// The patience with a caller that sends nothing more: a slow body and an idle socket hold their places.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const MOST_BYTES: usize = 10 << 20;

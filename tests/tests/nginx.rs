@@ -145,7 +145,7 @@ async fn rush(served: &Served, uri: &str, first: Instant, after: Duration) -> Ve
     answers
 }
 
-/// The results of a rush: who passes at once, who passes later in the order of the answers, and who is refused.
+/// The results of a rush: the requests that pass at once, those that pass later in the order of the answers, and the refused ones.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     at_once: Vec<usize>,
@@ -173,7 +173,7 @@ impl Outcome {
         }
     }
 
-    /// The first come first, and those who wait in the order in which they came.
+    /// The first come first, and those that wait in the order in which they came.
     fn expected(at_once: usize, all: usize) -> Self {
         Self {
             at_once: (0..at_once).collect(),
@@ -206,7 +206,7 @@ fn are_at_once(answers: &[Answer], at_once: usize) -> bool {
 }
 
 /// A busy machine may take so long to send a rush that a turn comes meanwhile, and may hear of answers late and in another order.
-/// Such a pair of rushes is sent again, as another caller. Nobody may ever pass too early.
+/// Such a pair of rushes is sent again, as another caller. No request may ever pass too early.
 #[tokio::test]
 async fn the_same_requests_pass_in_the_same_order_as_behind_nginx() {
     let nginx = nginx();

@@ -1,4 +1,4 @@
-//! Callers who move between tiers of any pace, in memory and in a real Redis.
+//! Callers that move between tiers of any pace, in memory and in a real Redis.
 
 #![allow(
     clippy::panic,

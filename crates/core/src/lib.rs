@@ -13,7 +13,7 @@
 //! | one quota of one policy, resolved for one request | [`Charge`] |
 //! | what came out | [`Decision`], one [`Verdict`] per charge |
 //! | what is needed to undo it honestly | [`Receipt`] |
-//! | who decides | [`Backend`] |
+//! | where it is decided | [`Backend`] |
 //!
 //! # Guarantees
 //!

@@ -164,7 +164,7 @@ async fn ask(orders: &Orders) -> Result<()> {
     for worker in workers {
         worker.await??;
     }
-    // All who wait have passed or left.
+    // All waiting requests have passed or left.
     let _all = client.line.acquire_many(MOST_WAITING).await?;
     let stats = client.entrance.backend().stats();
     say(&Line::End(HolderFigures {

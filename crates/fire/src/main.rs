@@ -76,7 +76,7 @@ struct Heavy {
     /// Number of decisions that wait at any time
     #[arg(long, default_value_t = 10_000)]
     in_flight: u64,
-    /// Number of callers, who take turns
+    /// Number of callers, which take turns
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     identities: u64,
     /// Asks over HTTP, through the layer

@@ -577,7 +577,7 @@ fn who_is_answered_later_than_the_deadline_and_the_machine_allow_is_noticed() {
     }
 }
 
-/// Callers who live in two places are decided by two clocks, each by its own.
+/// Callers that live in two places are decided by two clocks, each by its own.
 #[test]
 fn whoever_is_decided_by_another_s_clock_is_noticed() {
     let apart = |seed: u64, ahead_us: i64, homes: [u8; 2]| {

@@ -138,7 +138,7 @@ impl Story {
         );
     }
 
-    /// The line ends this many intervals earlier, and nobody seems to wait.
+    /// The line ends this many intervals earlier, and no request seems to wait.
     fn shorten(&mut self, intervals: u64) {
         let Snapshot::Gcra {
             full_at_us,
@@ -259,7 +259,7 @@ fn a_turn_that_is_not_kept_for_who_was_promised_it_is_caught() {
 
 #[test]
 fn who_overtakes_without_a_departure_is_caught() {
-    // given one who takes the place of another that left
+    // given a request that takes the place of another that left
     let gap = || {
         let mut story = Story::of(6);
         story.credit(3);
@@ -268,16 +268,16 @@ fn who_overtakes_without_a_departure_is_caught() {
     };
     gap().is_possible();
 
-    // when nobody left
+    // when no request left
     let mut story = gap();
     story.forget(6);
     story.is_wrong("too early");
 
-    // or nobody was there
+    // or no request was there
     story.forget(3);
     story.is_wrong("overtakes");
 
-    // but for one whose answer was lost, and who may have been there
+    // but for one whose answer was lost, and which may have been there
     let mut story = gap();
     story.forget(6);
     let lost = Outcome::Unknown("no answer".to_owned());
@@ -288,13 +288,13 @@ fn who_overtakes_without_a_departure_is_caught() {
 
 #[test]
 fn a_credit_excuses_no_earlier_turn_while_anybody_waits() {
-    // given a line, and a credit of the first, who has passed
+    // given a line, and a credit of the first request, which has passed
     let mut story = Story::of(4);
     story.credit(0);
     story.ask();
     story.is_possible();
 
-    // when it moves up those who come later
+    // when it moves up the requests that come later
     let mut story = Story::of(4);
     story.note_credit(0);
     story.shorten(1);
@@ -362,7 +362,7 @@ fn waiting(wait_us: u64) -> Terms {
 
 #[test]
 fn a_request_that_waits_for_longer_than_its_caller_states_is_caught() {
-    // given callers of whom the third states less than its wait, and the fourth more
+    // given callers: the third states less than its wait, and the fourth more
     let story = || {
         let mut story = Story::of(4);
         let refused = story.ask_for(2 * INTERVAL_US);
@@ -439,7 +439,7 @@ fn replacement(story: &mut Story) -> Quota {
 
 #[test]
 fn a_line_goes_on_when_its_quota_is_replaced() {
-    // given a line by one quota, of which some leave, and others who come by another
+    // given a line by one quota: some requests leave it, and others come by another quota
     let mut story = Story::of(6);
     let other = replacement(&mut story);
     story.ask_by(other);

@@ -146,7 +146,7 @@ fn pitfall_unbounded_distinct_keys_grow_until_the_process_dies() {
 #[test]
 fn a_caller_who_was_denied_survives_a_flood_of_identities_that_come_once() {
     for quota in every_algorithm(10, Duration::from_secs(3600)) {
-        // given callers who spent everything and were denied
+        // given callers that spent everything and were denied
         let (backend, clock) = backend(5000);
         let scope = Scope::of("denied-stay", 0, &quota);
         let denied: Vec<Key> = (0..100_u32)
@@ -311,7 +311,7 @@ fn if_all_are_banned_the_ban_goes_that_would_end_first_and_the_backend_goes_on()
 
 #[test]
 fn who_is_deepest_in_debt_stays_longest() {
-    // given one caller far deeper in debt than the others, none of whom came twice
+    // given one caller far deeper in debt than the others, which came once each
     let (backend, _) = backend(1000);
     let quota = Quota::per_hour(100);
     let scope = Scope::of("deepest", 0, &quota);

@@ -219,7 +219,7 @@ fn time_is_read_in_the_order_in_which_calls_are_decided() {
 #[test]
 fn two_threads_that_take_the_only_place_of_a_key_never_have_it_both_and_leave_it_free() {
     loom::model(|| {
-        // given one place, and the number of those who have it
+        // given one place, and the number of its holders
         let quota = Quota::from(Concurrent::at_most(1));
         let scope = Scope::of("loom-held", 0, &quota);
         let backend = Arc::new(two_shards().clock(ManualClock::new()).build());

@@ -1,4 +1,4 @@
-//! Limits on how many at once, on a real server: what is held, by whom, and what becomes of it when a process, a call or the
+//! Limits on how many at once, on a real server: the held units and their holders, and their fate when a process, a call or the
 //! server's data is lost.
 
 #![allow(
@@ -443,7 +443,7 @@ async fn of_more_than_1024_processes_the_next_fails_and_takes_nothing() {
     assert!(passed.unwrap().is_admitted());
     assert_eq!(room.taken(&backend).await, 1_024);
     assert_eq!(backend.stats().held, 1);
-    // Those who died leave room within a lease.
+    // Dead processes leave room within a lease.
     sleep(Duration::from_millis(1_100)).await;
     assert!(full.take(&backend, 1).await.unwrap().is_admitted());
     assert_eq!(full.taken(&backend).await, 1);

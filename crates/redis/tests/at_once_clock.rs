@@ -102,7 +102,7 @@ async fn a_clock_that_steps_forth_by_more_than_a_lease_is_a_loss_of_data_and_is_
     assert_eq!(all.taken(&other).await, 3 + more.len() as u64);
     let lost = |backend: &RedisBackend| backend.stats().lost_leases;
     assert_eq!((lost(&one), lost(&other)), (1, 0));
-    // Whoever found the place free has counted what came free.
+    // The process that found the place free has counted the freed units.
     let reclaimed = one.stats().reclaimed + other.stats().reclaimed;
     assert!(reclaimed == 0 || reclaimed == 3, "{reclaimed}");
 

@@ -164,7 +164,7 @@ async fn what_a_process_held_that_died_is_counted_once_by_those_that_go_on() {
     let taken = holds_at_last(&other, &three, 2).await;
 
     assert_eq!(reclaimed(), 2);
-    // A process that holds nothing any more leaves an entry too, which nobody has to reclaim.
+    // A process that holds nothing any more leaves an entry too, which no process has to reclaim.
     one.credit(kept, 1);
     sleep(LEASE * 2).await;
     drop(holds_at_last(&one, &three, 1).await);

@@ -53,7 +53,7 @@ fn is_told(error: &BackendError) {
 /// together.
 fn outlives(builder: &RedisBackendBuilder, stall: impl Fn(), go_on: impl Fn()) {
     for first in runtimes() {
-        // given a caller elsewhere whom the server keeps waiting
+        // given a caller elsewhere that the server keeps waiting
         let builder = builder.clone().deadline(FAR_OFF);
         let backend = first.block_on(builder.connect()).unwrap();
         let second = Runtime::new().unwrap();

@@ -10,10 +10,11 @@ use tollgate_core::{Backend, Ban, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
-/// The stated exception: a call of 64 requests that are strikes, of callers who have struck as often as may be.
+/// The stated exception: a call of 64 requests that are strikes, of callers that have struck as often as may
+/// be.
 const MOST: u64 = 28_500_000;
 
-/// The callers, all of whom one call takes along, and the strikes that ban them.
+/// The callers of one call, and the strikes that ban them.
 const CALLERS: u64 = 64;
 const STRIKES: u64 = 64;
 

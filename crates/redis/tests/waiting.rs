@@ -1,7 +1,7 @@
 //! Requests that wait for their turn: two processes, one server, and what happens to it meanwhile.
 //!
-//! The server's time stands still where a test counts, so that the turns are exact on a busy machine. Those who wait do so by
-//! their own timers.
+//! The server's time stands still where a test counts, so that the turns are exact on a busy machine. Requests wait by their
+//! own timers.
 
 #![allow(
     clippy::expect_used,
@@ -148,7 +148,7 @@ async fn a_wait_costs_one_call_and_leaving_one_more() {
     let requests = || one.backend.stats().requests + other.backend.stats().requests;
     until(|| requests() == 14).await;
 
-    // Those who leave together may travel together.
+    // Requests that leave together may travel together.
     assert!((10..=14).contains(&(calls(&server) - before)));
 }
 
@@ -324,7 +324,7 @@ async fn a_reset_by_another_process_keeps_the_turns_of_those_who_wait() {
     assert_eq!(one.pass_of(10).await, 0);
 }
 
-/// While one call is under way, those who come and those who leave gather behind it.
+/// While one call is under way, requests that come and requests that leave gather behind it.
 #[tokio::test]
 async fn those_who_wait_and_those_who_leave_share_calls() {
     const ALL: usize = 64;

@@ -1,6 +1,6 @@
 //! Requests that wait for their turn, while the fleet changes: a failover, a slot that migrates, and a deploy of two versions.
 //!
-//! The servers' time stands still, so that the turns are exact on a busy machine. Those who wait do so by their own timers.
+//! The servers' time stands still, so that the turns are exact on a busy machine. Requests wait by their own timers.
 
 #![allow(
     clippy::expect_used,
@@ -40,7 +40,7 @@ async fn waited(waits: JoinHandle<Duration>) -> Duration {
     waits.await.unwrap()
 }
 
-/// Waits until the turn that somebody has given back can be had, and takes it: the end of the line is further away.
+/// Waits until the turn that a request has given back is free, and takes it: the end of the line is further away.
 async fn takes_over(process: &Process, free: Duration) {
     let taken = async {
         loop {
@@ -129,7 +129,7 @@ async fn a_failover_that_loses_the_line_lets_one_more_burst_and_one_more_line_pa
     assert!(one.acquire().await.is_allowed());
     let second = one.one_waits().await;
     let third = other.one_waits().await;
-    // As if the replica had heard of nobody.
+    // As if the replica had heard of no request.
     let replica = all.servers().iter().find(|server| !is_master(server));
     let replica = replica.unwrap();
     let words = ["CONFIG", "SET", "replica-read-only", "no"];
@@ -212,7 +212,7 @@ async fn a_version_without_waiting_leaves_the_line_as_it_is_and_its_failure_rule
         server.command(&["EVAL", script, "1", STATE])
     };
 
-    // As long as nobody waits, both count the same.
+    // As long as no request waits, both count the same.
     assert!(newer.acquire().await.is_allowed());
     assert_eq!(older(), "false");
 

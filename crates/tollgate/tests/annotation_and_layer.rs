@@ -1,4 +1,4 @@
-//! Annotations and the layer around them: who is charged when, and what is said about it.
+//! Annotations and the layer around them: which callers are charged when, and the answers that tell it.
 
 #![allow(
     clippy::panic,

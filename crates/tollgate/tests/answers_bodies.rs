@@ -415,7 +415,7 @@ fn bytes_that_are_no_text_do_not_stop_an_answer_of_text() {
 
 #[tokio::test]
 async fn whoever_is_refused_further_in_gets_back_what_an_outer_layer_took() {
-    // given a budget for all, and a route whose policy does not serve everybody
+    // given a budget for all, and a route whose policy does not serve all callers
     let all = Limiter::from(Policy::new("all", Quota::per_hour(10)));
     let own = Policy::new("own", Quota::per_hour(1)).key(Header::new("x-api-key"));
     let inner = RateLimitLayer::new(own.on_missing(OnMissing::Deny)).layer(Strict::default());

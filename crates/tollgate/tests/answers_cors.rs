@@ -151,7 +151,8 @@ async fn preflights_that_a_cors_layer_outside_answers_meet_no_limiter() {
 
 #[tokio::test]
 async fn a_refused_request_that_looks_like_a_preflight_is_readable_across_origins() {
-    // given a layer outside that lets preflights through, and says who may read each answer
+    // given a layer outside that lets preflights through, and says which origins may read each
+    // answer
     let allow = HeaderValue::from_static("https://page.example");
     let limited = one_an_hour().expose_headers().layer(Strict::default());
     let page = allow.clone();

@@ -212,7 +212,7 @@ async fn all_policies_can_be_told_of() {
 
 #[tokio::test]
 async fn headers_can_wait_until_little_is_left() {
-    // given headers for those who have less than a third of ten left
+    // given headers for callers that have less than a third of ten left
     let (layer, _) = ten_an_hour();
     let layer = layer.headers(RateLimitHeaders::default().when_below(Share::one_in(3)));
 

@@ -1,4 +1,4 @@
-//! Callers who were refused together are not all told to come back together, and none too early.
+//! Callers that were refused together are not all told to come back together, and none too early.
 
 #![allow(
     clippy::panic,
@@ -21,7 +21,7 @@ use tollgate::{
 };
 use tower::{Layer, Service, ServiceExt};
 
-/// One request a minute for everybody, at a time that stands still: the wait is 60 seconds.
+/// One request a minute for all callers, at a time that stands still: the wait is 60 seconds.
 fn one_a_minute() -> RateLimitLayer {
     let limiter = Limiter::builder()
         .policy(Policy::new("one", Quota::per_minute(1)).key(Global))

@@ -330,7 +330,7 @@ async fn a_ban_on_trial_is_reported_and_keeps_nobody_out() {
     }
     let heard = || std::mem::take(&mut *heard.lock().unwrap());
     let [quota, ban] = ["login", "login-ban"];
-    // Of those who would be banned the quota is asked, and not charged.
+    // For callers that would be banned, the quota is asked and not charged.
     assert_eq!(heard(), [quota, quota, quota, ban, quota, ban]);
     clock.advance(10 * MINUTE);
     limiter.check("login", "mallory").await.unwrap();

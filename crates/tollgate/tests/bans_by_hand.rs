@@ -27,7 +27,7 @@ fn login() -> Policy {
 
 #[tokio::test]
 async fn operators_list_the_banned_callers_and_the_rest_of_each_ban() {
-    // given callers who are banned, one who has strikes, one whose ban is over, and a policy on trial
+    // given banned callers, one that has strikes, one whose ban is over, and a policy on trial
     let trial = Policy::new("trial", Quota::per_minute(2)).key(Header::new("account"));
     let (backend, clock) = at_a_standstill();
     let policies = [login().ban(BAN), trial.ban(BAN).shadow()];

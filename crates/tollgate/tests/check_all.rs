@@ -162,7 +162,7 @@ async fn places_are_held_until_the_outcome_is_dropped() {
     assert!(first.is_allowed() && !second.is_allowed() && second.retry_after().is_none());
     drop(first);
     assert!(begin().await.is_allowed());
-    // Only those who got a place have paid.
+    // Only callers that got a place have paid.
     assert_eq!(left(&limiter, "account", "acme").await, 8);
 }
 

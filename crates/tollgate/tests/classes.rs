@@ -612,7 +612,7 @@ impl Backend for Meanwhile {
 }
 
 /// A place is given back after an urgent request was refused and before it stands in the line: the first of the line is told, and
-/// tells the urgent one, who stands before it by then.
+/// tells the urgent one, which stands before it by then.
 #[tokio::test(start_paused = true)]
 async fn a_release_is_passed_on_to_the_more_important_who_came_in_between() {
     let happens = Arc::default();

@@ -35,12 +35,12 @@ async fn poll_ready_once<S: Service<Request<Body>>>(service: &mut S) -> Poll<Res
     poll_fn(|cx| Poll::Ready(service.poll_ready(cx))).await
 }
 
-/// One request per hour for everybody, decided at once.
+/// One request per hour for all callers, decided at once.
 fn one_an_hour() -> RateLimitLayer {
     RateLimitLayer::new(Policy::new("one", Quota::per_hour(1)).key(Global))
 }
 
-/// One request per hour for everybody, decided when the test lets it.
+/// One request per hour for all callers, decided when the test lets it.
 fn one_an_hour_later() -> (RateLimitLayer, Waiting) {
     let backend = Waiting::new(at_a_standstill().0);
     let limiter = Limiter::builder()

@@ -867,7 +867,7 @@ async fn if_something_is_held_of_every_key_in_memory_the_failure_rule_acts() {
         }
         assert!(held.len() - undecided <= 64);
         assert_eq!(undecided > 0, passes);
-        // Callers who are known are decided as ever.
+        // Known callers are decided as ever.
         let known = limiter.check("held", "caller 0").await.unwrap();
         assert!(known.is_allowed() && known.undecided().is_none());
         assert!(

@@ -55,7 +55,7 @@ async fn status(stream: &mut TcpStream) -> u16 {
 
 #[tokio::test]
 async fn who_sends_a_head_slowly_spends_nothing_and_keeps_nobody_waiting_until_it_is_there() {
-    // given many who send a byte now and then
+    // given many clients that send a byte now and then
     let policy = Policy::new("five", Quota::per_hour(5)).key(Global);
     let served = served(policy, ClientAddress::peer()).await;
     let mut slow = Vec::new();

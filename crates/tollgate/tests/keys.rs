@@ -274,7 +274,7 @@ async fn what_a_key_does_not_find_the_policy_judges() {
             "{named}"
         );
 
-        // They pass, whatever is left to whom.
+        // They pass, whatever is left to each caller.
         let pass = app(of, OnMissing::Pass);
         let requests = [one, lacking, lacking, one];
         assert_eq!(

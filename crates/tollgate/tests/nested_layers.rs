@@ -21,8 +21,8 @@ use tollgate::{
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-/// A policy of so many an hour for everybody, counted in a window: what is given back shows to the unit, whatever others have
-/// spent meanwhile.
+/// A policy of so many an hour for all callers, counted in a window: what is given back shows to the unit, whatever others
+/// have spent meanwhile.
 fn policy(name: &str, limit: u64) -> Policy {
     let hours = Algorithm::FixedWindow {
         offset: Duration::ZERO,
@@ -81,7 +81,7 @@ async fn what_a_handler_gave_back_the_response_does_not_give_back_once_more() {
         (policy("own", 10).cost(2).settle_by_bytes(|_| 0), "/0", 0),
     ];
     for (own, path, cost) in cases {
-        // given a layer with an outcome within another layer, and others who have spent three
+        // given a layer with an outcome within another layer, and others that have spent three
         let (all, own) = (limiter([policy("all", 100)]), limiter([own]));
         spend(&own, "own", 3).await;
         let service = RateLimitLayer::new(&own).layer(settling());

@@ -69,7 +69,7 @@ async fn each_address_has_a_budget_of_its_own() {
 
 #[tokio::test]
 async fn pitfall_several_limits_the_first_charged_although_the_second_denied() {
-    // given a caller with three left, and everybody together with one
+    // given a caller with three left, and all callers together with one
     let (layer, clock) = layer([
         Policy::new("caller", Quota::per_hour(3)),
         Policy::new("everybody", Quota::per_minute(1)).key(Global),

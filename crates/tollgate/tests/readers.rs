@@ -146,8 +146,8 @@ async fn reached(
     seen.clone()
 }
 
-/// Each row is a request, and whom the handler sees in it. Each of those has one budget, and what cannot be told has one more for
-/// all of them together, however the policy judges what is missing.
+/// Each row is a request, and the caller that the handler sees in it. Each of those has one budget, and what cannot be told has
+/// one more for all of them together, however the policy judges what is missing.
 async fn is_one_budget(
     service: fn() -> Router<Shared>,
     policy: fn(Policy) -> Policy,

@@ -27,7 +27,7 @@ const ADDRESS: &str = "203.0.113.77";
 
 const SECRETS: [&str; 5] = [PASSWORD, OTHER_PASSWORD, HASHING_KEY, CALLER, ADDRESS];
 
-/// Everything that was said anywhere, by anybody, at any level.
+/// Everything that was said anywhere, by any crate, at any level.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Vec<u8>>>);
 

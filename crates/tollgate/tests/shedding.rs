@@ -159,7 +159,7 @@ async fn pressure_from_before_the_limiter_was_built_counts() {
     assert_eq!(refused(&limiter).await, ["batch"]);
 }
 
-/// What it comes to: no key is read, the backend hears nothing, the budget stays, and the handler runs for nobody.
+/// What it comes to: no key is read, the backend hears nothing, the budget stays, and the handler never runs.
 #[tokio::test]
 async fn nothing_is_asked_and_nothing_is_charged_for_a_request_that_is_refused() {
     // given policies by a key that counts, with routes and without, on a backend that counts
@@ -189,7 +189,7 @@ async fn nothing_is_asked_and_nothing_is_charged_for_a_request_that_is_refused()
             assert_eq!(header(&answer, "ratelimit"), "");
         }
 
-        // then nobody was asked
+        // then no key, no backend and no handler was asked
         assert_eq!(inner.calls(), 0);
         assert_eq!(keys.load(Ordering::SeqCst), 0);
         assert_eq!(asked.load(Ordering::SeqCst), 0);
@@ -509,7 +509,7 @@ async fn limiters_that_share_a_signal_have_thresholds_of_their_own() {
     memory.set(1.0);
     assert_eq!(refused(&one).await, [""; 0]);
     assert_eq!(refused(&both).await, ["batch"]);
-    // Nobody measures any more.
+    // No task measures any more.
     drop(memory);
     assert_eq!(refused(&both).await, [""; 0]);
 }

@@ -73,7 +73,7 @@ async fn an_identity_has_the_quotas_of_its_tier() {
     assert_eq!(statuses(&limiter, "a", 5).await, [200, 200, 200, 200, 429]);
     assert_eq!(statuses(&limiter, "staff", 9).await, [200; 9]);
 
-    // Each tier says its own limits, and who is unlimited is told nothing.
+    // Each tier says its own limits, and an unlimited caller is told nothing.
     let policy_of =
         async |key| header(&send(&limiter, by(key)).await, "ratelimit-policy").to_owned();
     assert_eq!(policy_of("b").await, "\"api\";q=4;w=3600");
@@ -178,8 +178,8 @@ async fn a_tier_can_be_what_an_outer_layer_found_out() {
     assert_eq!(statuses(&limiter, "b", 3).await, [200, 200, 429]);
 }
 
-/// The policy `api`, whose key is this, in whose tier `gold` are those for whom `is_gold` holds; by a closure and by one that is
-/// awaited.
+/// The policy `api`, whose key is this, in whose tier `gold` are the identities for which `is_gold` holds; by a closure and by
+/// one that is awaited.
 fn golden(policy: impl Fn() -> Policy, is_gold: fn(&Key) -> bool) -> [Limiter; 2] {
     let gold = move |key: &Key| is_gold(key).then_some("gold");
     let now = Tiers::by(move |key, _| gold(key));
@@ -201,7 +201,7 @@ async fn a_tier_is_named_by_the_identity_that_the_caller_sent_whatever_its_lengt
                 [200, 200, 200, 429]
             );
             assert_eq!(statuses(&limiter, &token("free"), 3).await, [200, 200, 429]);
-            // whoever asks.
+            // A check finds the same tier.
             let check = limiter.check("api", token("gold")).cost(3).probe();
             assert!(check.await.unwrap().retry_after().is_some());
         }

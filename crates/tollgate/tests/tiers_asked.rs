@@ -177,7 +177,7 @@ async fn many_requests_that_wait_for_one_identity_ask_once_whichever_of_them_lea
     database.takes(Duration::from_millis(100));
     let limiter = limiter(database.tiers());
 
-    // given a hundred who wait, of whom the first, who asked, leaves
+    // given a hundred requests that wait, and the first of them, which asked, leaves
     let ask = |limiter: Limiter| async move { quota_of(&limiter, "a").await };
     let waiting: Vec<_> = (0..100)
         .map(|_| tokio::spawn(ask(limiter.clone())))
@@ -267,7 +267,7 @@ async fn a_dead_database_is_asked_once_a_second_and_not_by_every_request() {
     let database = Database::that_says(Err("no"));
     let limiter = limiter(database.tiers());
 
-    // given a thousand customers who ask ten times in ten seconds
+    // given a thousand customers that ask ten times in ten seconds
     for _ in 0..10 {
         for customer in 0..1_000 {
             quota_of(&limiter, &customer.to_string()).await;

@@ -1,4 +1,4 @@
-//! Requests wait for their turn: told by tokio's clock, which stands still while anybody works and jumps to the next timer.
+//! Requests wait for their turn: told by tokio's clock, which stands still while any task works and jumps to the next timer.
 
 #![allow(
     clippy::panic,
@@ -445,7 +445,7 @@ async fn a_request_waits_for_a_place_in_the_order_of_arrival() {
 
     assert_eq!(waiting.join_all().await, [true; 3]);
     assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
-    // Each goes on as soon as the one before is done: nobody waited for the clock.
+    // Each goes on as soon as the one before is done: no request waited for the clock.
     assert_eq!(began.elapsed(), millis(35));
     assert_eq!(limiter.waiting(), 0);
 }
@@ -491,7 +491,7 @@ async fn a_wait_for_a_place_ends() {
         .unwrap();
     assert!(!refused.is_allowed());
     assert_eq!(began.elapsed(), millis(1_030));
-    // A caller who leaves is forgotten.
+    // A caller that leaves is forgotten.
     assert!(
         timeout(millis(5), limiter.acquire("uploads", "a"))
             .await
@@ -672,7 +672,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A check waits for nobody, and is refused while others wait for what it asks.
+/// A check never waits, and is refused while others wait for what it asks.
 #[tokio::test(start_paused = true)]
 async fn a_check_does_not_overtake_those_who_wait_for_a_place() {
     let limiter = limiter_of(Policy::new("uploads", PLACES)).build().unwrap();

@@ -1,4 +1,4 @@
-//! The memory of those who wait.
+//! The memory of waiting requests.
 
 #![allow(
     clippy::panic,
@@ -109,7 +109,7 @@ async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_be
     assert_eq!(limiter.waiting(), 0);
     let left = region.change();
     let left = left.bytes_allocated - left.bytes_deallocated;
-    // The state of a key remembers that somebody waited.
+    // The state of a key remembers that a request waited.
     assert!(
         left <= KEYS.len() * MOST_BYTES,
         "{left} bytes are left, of {each} each"

@@ -155,7 +155,8 @@ async fn nobody_waits_in_the_local_share_of_a_budget() {
     assert_eq!(limiter.waiting(), 0);
 }
 
-/// tower finds the service ready before the request is there, so that one right behind the limiter counts those who wait.
+/// tower finds the service ready before the request is there, so that a limit right behind the limiter counts waiting
+/// requests.
 #[tokio::test(start_paused = true)]
 async fn who_waits_holds_a_permit_of_towers_limit_right_behind() {
     let limiter = limiter(Policy::new("smooth", "10/s burst 1 wait 2s").key(Global));
@@ -175,9 +176,9 @@ async fn who_waits_holds_a_permit_of_towers_limit_right_behind() {
     assert!(service.clone().ready().await.is_ok());
 }
 
-/// Those who wait keep their turns. The next passes behind them, if the new quota lets it wait so long, or at once if a
-/// larger burst has room beside them. Another algorithm knows nothing of the line: its full budget passes beside those who
-/// wait.
+/// Waiting requests keep their turns. The next passes behind them, if the new quota lets it wait so long, or at once if a
+/// larger burst has room beside them. Another algorithm knows nothing of the line: its full budget passes beside the
+/// waiting requests.
 #[tokio::test(start_paused = true)]
 async fn replaced_quotas_keep_the_turns_of_those_who_wait() {
     for (quota, at_once, next) in [

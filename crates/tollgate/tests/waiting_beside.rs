@@ -98,7 +98,7 @@ async fn a_request_that_found_no_place_is_charged_once_under_a_policy_on_trial()
     assert_eq!(remaining(&limiter, "quota-on-trial").await, 98);
 }
 
-/// A policy on trial keeps nobody from waiting.
+/// A policy on trial keeps no request from waiting.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_a_policy_on_trial_would_refuse_waits_for_a_place() {
     let places = Concurrent::at_most(1).wait_up_to(millis(1_000));
@@ -147,7 +147,7 @@ async fn a_request_whose_tier_is_asked_for_stands_behind_those_who_wait_for_a_pl
     assert_eq!(began.elapsed(), millis(110));
 }
 
-/// A caller who has used up a limit of its own does not keep others from the places of all.
+/// A caller that has used up a limit of its own does not keep others from the places of all.
 #[tokio::test(start_paused = true)]
 async fn who_lacks_a_place_of_its_own_lets_others_pass() {
     let user = || Header::new("user");
@@ -194,7 +194,8 @@ async fn a_request_that_found_a_place_may_wait_for_its_turn_as_long_as_others() 
     assert_eq!(limiter.waiting(), 0);
 }
 
-/// The backend fails when the turn has come and a place is asked for: who is refused then gives the turn back.
+/// The backend fails when the turn has come and a place is asked for: a request that is refused then gives its
+/// turn back.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_refused_undecided_gives_its_turn_back() {
     let fails = Arc::new(AtomicBool::new(false));

@@ -1,5 +1,5 @@
 //! Requests that wait, at the edges: those that come while the line is full or closes, that leave at the head of a queue, and
-//! that are refused when their turn has come. Told by tokio's clock, which stands still while anybody works and jumps to the
+//! that are refused when their turn has come. Told by tokio's clock, which stands still while any task works and jumps to the
 //! next timer.
 
 #![allow(
@@ -67,7 +67,7 @@ async fn remaining(limiter: &Limiter) -> Vec<u64> {
     probe.verdicts().iter().map(Verdict::remaining).collect()
 }
 
-/// The line closes while the backend is asked. Its answer is to wait, which nobody may any longer.
+/// The line closes while the backend is asked. Its answer is to wait, which no request may any longer.
 #[tokio::test(start_paused = true)]
 async fn a_line_that_closes_while_the_backend_is_asked_lets_nobody_wait() {
     let backend = Waiting::new(in_tokio_time());
@@ -166,7 +166,7 @@ fn in_a_runtime_without_a_timer_nobody_waits() {
     assert!(text.contains("the runtime has no timer"), "{text}");
 }
 
-/// A place is asked for again when the turn has come, and belongs to nobody until then.
+/// A place is asked for again when the turn has come, and belongs to no request until then.
 #[tokio::test(start_paused = true)]
 async fn who_leaves_before_the_turn_frees_no_place_of_others() {
     let limiter = limiter(Policy::new("it", (SMOOTH, Concurrent::at_most(3))));
@@ -205,7 +205,7 @@ async fn a_request_that_holds_when_its_turn_has_come_is_told_of_each_quota() {
     }
 }
 
-/// The backend fails when the turn has come and a place is asked for: who passes all the same has had the turn.
+/// The backend fails when the turn has come and a place is asked for: a request that passes all the same has had the turn.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_passes_undecided_keeps_its_turn() {
     let fails = Arc::new(AtomicBool::new(false));
@@ -468,7 +468,7 @@ async fn a_request_whose_tier_is_asked_for_waits_for_its_turn() {
         sleep(millis(10)).await;
         Ok::<_, &'static str>(Some("paying"))
     };
-    // The second turn comes 110 ms after both have asked, whoever of the two has it.
+    // The second turn comes 110 ms after both have asked, whichever of the two has it.
     for (patience, passed) in [(109, vec![0]), (110, vec![0, 100])] {
         let tiers = Tiers::by_async(Duration::from_secs(60), asked).tier("paying", SMOOTH);
         let policy = Policy::new("it", Quota::per_second(10).burst(1)).tiers(tiers);

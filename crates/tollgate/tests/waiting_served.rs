@@ -35,7 +35,7 @@ use tower::ServiceExt;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One in half an hour, and two who wait. No turn comes while a test runs, unless the test says so.
+/// One in half an hour, and two that wait. No turn comes while a test runs, unless the test says so.
 const SLOW: Quota =
     Quota::new(1, Duration::from_secs(30 * 60)).wait_up_to(Duration::from_secs(60 * 60));
 
@@ -240,7 +240,7 @@ async fn twelve(app: Router) -> Vec<String> {
     texts
 }
 
-/// Eleven turns, and one who is refused.
+/// Eleven turns, and one refusal.
 fn one_by_one() -> Vec<String> {
     let turns = (0..=10).map(|turn| (turn * 100).to_string());
     turns.chain(["429".to_owned()]).collect()

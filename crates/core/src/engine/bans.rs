@@ -29,7 +29,7 @@ pub(super) fn decide_with_bans(
         is_banned_on_trial |= closed && charge.mode == Mode::Shadow;
     }
 
-    // On trial, a charge of those who would be banned is a question.
+    // On trial, a charge of a caller that would be banned is a question.
     let is_spared = |charge: &Charge<'_>| {
         let mut bans = charges.iter().zip(&is_closed);
         is_banned_on_trial

@@ -276,7 +276,7 @@ fn run(quota: Quota, terms: Terms, mode: Mode, events: &[Event]) -> TestCaseResu
                 let [charge, ban] = ask(&mut gate, &mut books, &mut twin, &terms, cost)?;
                 (gate.quota, twin.quota) = (quota, quota);
                 promise.hear(ban.retry_after().map(micros))?;
-                // What is kept is left, whoever was banned meanwhile.
+                // The kept share is left, whichever caller was banned meanwhile.
                 let state = gate.states[0].clone();
                 let left = Budget { quota, state }.peek(now).remaining();
                 let is_left = left + class.capacity() >= quota.capacity();
@@ -418,7 +418,7 @@ fn a_policy_on_trial_is_neither_charged_while_its_ban_would_hold_nor_denies_the_
     // The trial's quota denies, and its ban begins; so does the other policy's quota, which is enforced.
     let third = decide(at(1), &charges, &mut states[..]);
     assert!(!third.is_admitted() && third.verdicts()[1].is_denied());
-    // Later both have room. The ban on trial keeps its own quota full, and nobody out.
+    // Later both have room. The ban on trial keeps its own quota full, and no caller out.
     let later = decide(at(100), &charges, &mut states[..]);
     let taken: Vec<u64> = later.verdicts().iter().map(Verdict::taken).collect();
     assert_eq!((later.is_admitted(), taken), (true, vec![0, 0, 1]));

@@ -146,7 +146,8 @@ fn a_debt_of_a_budget_refilled_in_intervals_is_paid_by_its_refills_before_anythi
     }
 }
 
-/// A window forgets its debts with its counts. So the ceiling shows only to a caller who gets a larger limit in that window.
+/// A window forgets its debts with its counts. So the ceiling shows only to a caller that gets a larger limit in that
+/// window.
 #[test]
 fn a_debit_of_a_window_stops_at_the_ceiling() {
     let algorithms = [

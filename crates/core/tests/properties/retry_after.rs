@@ -39,7 +39,8 @@ fn a_denied_charge_passes_when_it_was_told_to_come_back_and_not_a_microsecond_ea
     });
 }
 
-/// The limit of the promise: others who spend from the budget meanwhile may take the units that the caller waited for.
+/// The limit of the promise: other callers that spend from the budget meanwhile may take the units that the caller
+/// waited for.
 #[test]
 fn who_shares_a_budget_may_spoil_anothers_promise() {
     let budget = |charges: &[(u64, u64)]| {

@@ -1,4 +1,4 @@
-//! A caller who moves to another tier, or whose quota is doubled, keeps its spent budget spent.
+//! A caller that moves to another tier, or whose quota is doubled, keeps its spent budget spent.
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, Quota, Scope};

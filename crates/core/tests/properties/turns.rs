@@ -178,7 +178,7 @@ fn from_the_very_moment_of_the_last_turn_on_credits_count_again() {
 /// The places of a line move up with what stands behind a credit, and a free one among them would not be where it was.
 #[test]
 fn a_credit_when_the_last_has_passed_forgets_the_free_places() {
-    // given four that pass at once, one who leaves, and one who has passed behind it
+    // given four that pass at once, one that leaves, and one that has passed behind it
     let mut line = slow(4);
     for (cost, turn) in [(4, 0), (1, 1), (1, 2)] {
         assert_eq!(line.arrive(cost), Some(START + turn * SECOND));
@@ -190,12 +190,12 @@ fn a_credit_when_the_last_has_passed_forgets_the_free_places() {
     // when two of the four come back
     line.give_back(2, 4);
 
-    // then two pass, and no third in the place of the one who left
+    // then two pass, and no third in the place of the one that left
     let turns = [0, 0, 1].map(|turn| Some(line.now + turn * SECOND));
     assert_eq!([(); 3].map(|()| line.arrive(1)), turns);
 }
 
-/// A charge that passes now stands at the end of the queue, and leaves the free places to those who would have to wait.
+/// A charge that passes now stands at the end of the queue, and leaves the free places to charges that would have to wait.
 #[test]
 fn what_fits_at_the_end_takes_no_free_place() {
     // given a free place of two, which is about to drain, and room for one at the end
@@ -282,7 +282,7 @@ fn a_wait_is_a_microsecond_at_least_and_an_hour_and_a_thousand_intervals_at_most
     );
 }
 
-/// A request goes on after the longest of its waits. A quota on trial delays nobody, and a refused request waits for none.
+/// A request goes on after the longest of its waits. A quota on trial delays no request, and a refused request waits for none.
 #[test]
 fn a_request_waits_for_the_longest_of_its_turns() {
     let key = Key::from("alice");

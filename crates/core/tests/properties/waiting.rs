@@ -56,7 +56,7 @@ impl Line {
         }
     }
 
-    /// The latest turn of those who wait; none if nobody does.
+    /// The latest turn of the waiting requests; `None` if there are none.
     fn waits_until(&self) -> Option<u64> {
         let waiting = self.charged.iter().filter(|it| it.cost > 0);
         let turns = waiting.map(|it| it.turn);
@@ -198,7 +198,7 @@ fn whoever_leaves_and_whatever_is_credited_no_stretch_of_time_sees_too_much() {
     );
 }
 
-/// Requests that nobody leaves before pass in the order of their arrival.
+/// Requests pass in the order of their arrival if none before them leaves.
 #[test]
 fn without_departures_nobody_overtakes() {
     check(4_000, &(waiting(), events(40)), |(quota, events)| {
@@ -256,7 +256,7 @@ fn a_credit_lets_nobody_pass_earlier_while_anybody_waits() {
     });
 }
 
-/// Once all who waited have left, credits count as without a line as soon as all has drained that was charged by then.
+/// Once all that waited have left, credits count as without a line as soon as everything charged by then has drained.
 #[test]
 fn credits_count_again_soon_after_the_last_who_waited_has_left() {
     let long = Quota::per_second(1)
@@ -375,7 +375,7 @@ fn a_credit_of_the_first_does_not_let_the_fifth_pass_early() {
     assert_eq!(line.arrive(1), Some(5_000_000));
 }
 
-/// A place in the middle goes to the next who fits, and those behind it pass when it was said.
+/// A place in the middle goes to the next request that fits, and those behind it pass at their promised times.
 #[test]
 fn a_place_that_became_free_goes_to_the_next_who_fits() {
     let quota = Quota::per_second(1)

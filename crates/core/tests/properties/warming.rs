@@ -312,7 +312,7 @@ fn a_key_that_was_never_seen_is_cold_and_one_that_uses_half_of_its_rate_stays_wa
 /// Under load all passes at the rate of the quota and at no other, however long it goes on.
 #[test]
 fn a_warm_budget_never_drifts() {
-    // With a burst of 2 a caller who comes at whole microseconds loses nothing of the rate.
+    // With a burst of 2 a caller that comes at whole microseconds loses nothing of the rate.
     let quota = Quota::per_second(7).burst(2);
     let mut budget = Budget::full(quota.warm_up(Duration::from_secs(30)));
     let mut now = 1_000 * SECOND;

@@ -58,7 +58,7 @@ pub(crate) enum Mutation {
     WaitShort,
     /// A turn is promised and not kept.
     TurnUnkept,
-    /// A charge that leaves before its turn moves up those who stand behind it.
+    /// A charge that leaves before its turn moves up the charges behind it.
     LeaverMovesUp,
     /// A request waits for as long as its quota lets it, whatever its caller states.
     PatienceIgnored,

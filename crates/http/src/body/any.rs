@@ -207,7 +207,7 @@ where
                     this.watches.iter_mut().for_each(|watch| watch.sent(sent));
                 }
             }
-            // Those who watch are told when their watch is dropped.
+            // Watchers are told when their watch is dropped.
             None | Some(Err(_)) => this.watches.clear(),
         }
         Poll::Ready(frame)

@@ -91,7 +91,7 @@ pub(super) mod build {
 
         pub(crate) fn policies(&self) -> Result<Policies, Misuse> {
             self.0.times_built().fetch_add(1, Ordering::SeqCst);
-            // Between what is known and what will be, anybody may come.
+            // Between what is known and what will be, any thread may come.
             loom::thread::yield_now();
             Ok((Arc::from([]), vec![(self.1.to_owned(), Claim)]))
         }

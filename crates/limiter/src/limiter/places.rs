@@ -299,7 +299,8 @@ async fn stand(
             break;
         }
         if !spot.is_first() {
-            // The first when it was woken, and overtaken since by one who is more important and does not know of it.
+            // It was the first when it was woken, and a more important request, which does not know of this, has overtaken it
+            // since.
             spot.wake_first();
             continue;
         }

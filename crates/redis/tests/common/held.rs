@@ -16,7 +16,7 @@ pub(crate) async fn hold(backend: &RedisBackend, budget: &Budget, cost: u64) -> 
     decision.receipts(&charges).next()
 }
 
-/// Waits until as much is held as anybody can see.
+/// Waits until every process can see as much held.
 pub(crate) async fn settles(backend: &RedisBackend, budget: &Budget, held: u64) {
     let settling = async {
         while budget.taken(backend).await != held {

@@ -1,4 +1,4 @@
-//! A stream of messages that are charged, with neither a connection nor a clock that anybody has to wait for.
+//! A stream of messages that are charged, with neither a connection nor a clock to wait for.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use tollgate::{
 use tower::{ServiceExt, service_fn};
 use tower_layer::Layer;
 
-/// Tokio's clock, which a paused runtime moves when everybody waits.
+/// Tokio's clock, which a paused runtime moves when all tasks wait.
 #[derive(Debug)]
 struct Paused(Instant);
 

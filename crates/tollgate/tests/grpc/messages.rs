@@ -38,7 +38,7 @@ fn limiter(policy: Policy) -> Limiter {
     Limiter::builder().policy(policy).build().unwrap()
 }
 
-/// Three an hour, of everybody.
+/// Three an hour, for all callers.
 fn three(messages: Messages) -> Policy {
     Policy::new("messages", Quota::per_hour(3))
         .key(Global)

@@ -113,7 +113,7 @@ async fn a_client_that_cancels_before_it_is_known_leaves_nothing_behind() {
     let (of_messages, messages_asked) = never_found();
     let of_messages = of_messages.per_message(Messages::received());
     for (policy, asked) in [(of_calls, calls_asked), (of_messages, messages_asked)] {
-        // given a call that waits for who it is from
+        // given a call that waits for its identity
         let limiter = Limiter::from(policy);
         let shop = Shop::default();
         let server = Server::builder()

@@ -14,7 +14,7 @@ use tonic_types::StatusExt;
 use crate::common::at_a_standstill;
 use crate::serving::Served;
 
-/// One in half an hour, and two who wait. No turn comes while a test runs.
+/// One in half an hour, and two that wait. No turn comes while a test runs.
 const SLOW: Quota =
     Quota::new(1, Duration::from_secs(30 * 60)).wait_up_to(Duration::from_secs(60 * 60));
 
@@ -43,7 +43,7 @@ async fn a_call_whose_turn_comes_after_its_deadline_is_refused_at_once_and_takes
         assert!(delay > Duration::from_secs(28 * 60), "{delay:?}");
     }
 
-    // then nobody waits, and the first turn is still to be had
+    // then no request waits, and the first turn is still free
     assert_eq!(limiter.waiting(), 0);
     assert_eq!(served.shop.calls(), 1);
     let next = limiter

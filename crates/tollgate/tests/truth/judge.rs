@@ -71,13 +71,13 @@ pub(crate) struct Judge<'a> {
     passed: HashMap<Caller, Passed>,
 }
 
-/// The place of a policy, and the caller for whom it is asked; `None` if no handler knows the caller.
+/// The place of a policy, and the caller for which it is asked; `None` if no handler knows the caller.
 type Caller = (usize, Option<Vec<u8>>);
 
 #[derive(Default)]
 struct Passed {
     count: u64,
-    /// True if some of it was out of the budget that is shared by callers who cannot be told.
+    /// True if some of it was out of the budget that callers without a clear identity share.
     shared: bool,
     requests: Vec<usize>,
 }
@@ -129,8 +129,8 @@ impl<'a> Judge<'a> {
         let cost: u64 = taken.clone().map(|taken| taken.cost).sum();
         let reading = run.head.readings.get(&who).map_or(&[][..], Vec::as_slice);
         let is_known = reading.iter().any(Option::is_some);
-        // Quotes around a cookie, slashes behind what stands in a path, and blanks around a token do not count, and a caller who
-        // knows a favourite's name could leave them out.
+        // Quotes around a cookie, slashes behind what stands in a path, and blanks around a token do not count, and a caller
+        // that knows a favourite's name could leave them out.
         let bare = |caller: &[u8]| match who {
             Who::Cookie | Who::Path => String::from_utf8_lossy(caller)
                 .trim_matches(['"', '/'])
@@ -279,7 +279,7 @@ fn own_uncharged(number: usize, run: &Run, page: &Page) -> Option<Wrong> {
     })
 }
 
-/// The one budget of callers who say nothing of themselves, or several things.
+/// The one budget of callers that state no identity, or several.
 fn is_shared(key: &Key) -> bool {
     *key == Key::missing()
 }

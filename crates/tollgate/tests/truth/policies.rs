@@ -28,7 +28,7 @@ pub(crate) struct Rule {
     pub(crate) exempts_health_checks: bool,
     pub(crate) exempt_by: Option<ExemptBy>,
     pub(crate) who: Who,
-    /// True if it has favourites, and callers whom it refuses.
+    /// True if it has favourites, and callers that it refuses.
     pub(crate) favours: Option<Favours>,
     pub(crate) on_missing: OnMissing,
     pub(crate) per_message: bool,
@@ -64,7 +64,7 @@ pub(crate) const LISTED_METHODS: [Method; 2] = [Method::PUT, Method::GET];
 
 /// The policy that handlers name, if a service has one.
 pub(crate) const NAMED: &str = "named";
-/// So much that nothing is refused, and every request shows whom it is from.
+/// So much that no request is refused, and each shows its caller.
 pub(crate) const PLENTY: u64 = 1_000_000;
 
 const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];

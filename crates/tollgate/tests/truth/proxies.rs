@@ -35,7 +35,7 @@ pub(crate) struct Way {
     form: usize,
 }
 
-/// The header of a proxy for handlers: the peer for which it holds, or `*`, and who is connected.
+/// The header of a proxy for handlers: the peer for which it holds, or `*`, and the connected caller.
 pub(crate) const TRUTH: &str = "x-truth";
 /// The last octet of the proxy's address that asks the service.
 pub(crate) const PROXY: u8 = 3;

@@ -1,4 +1,4 @@
-//! Requests, drawn at random: honest ones, and those of callers who look for a way around.
+//! Requests, drawn at random: honest ones, and those of callers that look for a way around.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -450,7 +450,7 @@ impl Ask {
     }
 }
 
-/// The path in words of a caller who looks for a way around.
+/// The path in words of a caller that looks for a way around.
 fn mangled(rng: &mut Rng, path: &str) -> String {
     let at = rng.usize(1..=path.len().max(1)).min(path.len());
     let (before, behind) = path.split_at(at);

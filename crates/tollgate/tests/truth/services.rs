@@ -443,7 +443,7 @@ async fn show_head(State(stand): State<Stand>, request: Request, next: Next) -> 
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// The shop, which writes down who calls.
+/// The shop, which writes down its callers.
 struct Shop {
     stand: Stand,
 }

@@ -328,7 +328,7 @@ fn a_call_of_budgets_and_their_bans_is_decided_as_by_the_general_path() {
     let mut random = Random::of_seed(seed);
     let (quotas, bans) = (quotas(), bans());
     for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(6_000) {
-        // given states as somebody has left them
+        // given states as earlier calls have left them
         let (quota, ban) = (random.of(&quotas), random.of(&bans));
         let states = [
             budget_left_there(&mut random, &quota),

@@ -365,8 +365,9 @@ fn every_path_leaves_alone_what_is_no_usual_state_of_its_quota() {
     }
 }
 
-/// A special path knows no turns: it would deny who may wait, and forget who waits. So it takes no charge of a quota under which
-/// requests may wait, alone or beside one of a quota that counts the same, and no state with the first byte of a queue.
+/// A special path knows no turns: it would deny a request that may wait, and forget those that wait. So it takes no charge of a
+/// quota under which requests may wait, alone or beside one of a quota that counts the same, and no state with the first byte of
+/// a queue.
 #[test]
 fn no_path_takes_a_charge_that_may_wait_or_a_state_in_whose_queue_somebody_waits() {
     let server = Standalone::start();
@@ -376,7 +377,7 @@ fn no_path_takes_a_charge_that_may_wait_or_a_state_in_whose_queue_somebody_waits
         Quota::new(1, us(1)).burst(2_000),
         Quota::new(2, us(3)).burst(1_300),
     ] {
-        // given budgets that are used up, and others for whose next unit somebody waits already
+        // given budgets that are used up, and others for whose next unit a request waits already
         let waits = plain.wait_up_to(us(1_000));
         let whole = plain.capacity();
         let one = |quota: Quota, cost, key| request(&[quota], &[cost], Mode::Enforce, &[key]);
@@ -422,7 +423,7 @@ fn no_path_takes_a_charge_that_may_wait_or_a_state_in_whose_queue_somebody_waits
                 assert_eq!(own, general, "{plain}, {requests:?} on {states:?}");
                 assert_eq!(own.0, *passed, "{plain}, {requests:?} on {states:?}");
             }
-            // then nobody changes what is no state
+            // then no path changes a value that is not a state
             for states in &foreign {
                 let [own, general] = world.by_both_paths(NOW, requests, states);
 

@@ -258,7 +258,7 @@ pub(super) enum Calls {
     Waiting,
     /// For few buckets that warm up, some of whose charges are given back.
     Warming,
-    /// For few callers, who are banned now and then. Each family of quotas has one of bans behind it.
+    /// For few callers, which are banned now and then. Each family of quotas has one of bans behind it.
     Bans,
     /// For windows of calendars, by a clock that steps over their ends, from a process whose own clock is hours off.
     Calendars,

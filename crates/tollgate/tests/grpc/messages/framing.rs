@@ -80,7 +80,7 @@ async fn a_prefix_that_lies_or_is_cut_off_ends_its_stream_and_takes_no_more_than
             assert_eq!(status, expected, "{body:?}: {message}");
         }
 
-        // Everybody else goes on.
+        // All other calls go on.
         assert_eq!(
             client.upload(orders(2)).await.unwrap().into_inner().count,
             2

@@ -178,7 +178,7 @@ async fn a_caller_that_must_say_who_it_is_sends_and_gets_no_message_without_that
                     StatusCode::OK => received(answer).await.1,
                     _ => answer.into_parts().0.headers,
                 };
-                // Those of whom nothing says that they speak gRPC may be told in HTTP.
+                // Callers that nothing shows to speak gRPC may be told in HTTP.
                 let told = answer
                     .get("grpc-status")
                     .map(|status| status.to_str().unwrap());
