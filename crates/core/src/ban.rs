@@ -3,6 +3,7 @@
 mod text;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::algorithm::{Onset, Penalty, Rule, Span};
@@ -41,8 +42,14 @@ use crate::{Quota, QuotaError};
 ///
 /// The time is that of the backend's clock. A step forward ends a ban early by as much. A clock that steps back to before a ban
 /// began starts the ban anew, so that no caller is banned for longer than the ban's own length.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Ban(Penalty);
+#[derive(Clone, Copy)]
+pub struct Ban {
+    penalty: Penalty,
+    /// True if the longest length was stated. Otherwise it follows the first one.
+    doubles: bool,
+    /// True if the quiet time was stated. Otherwise it follows the longest length.
+    forgives: bool,
+}
 
 impl Ban {
     /// A ban after this many strikes within this time, and for as long as that.
@@ -82,14 +89,18 @@ impl Ban {
         };
         #[expect(clippy::cast_possible_truncation, reason = "just checked")]
         let strikes = strikes as u8;
-        Ok(Self(Penalty {
-            strikes,
-            onset: Onset::Struck,
-            within,
-            lasting: within,
-            longest: within,
-            forgiven: within,
-        }))
+        Ok(Self {
+            penalty: Penalty {
+                strikes,
+                onset: Onset::Struck,
+                within,
+                lasting: within,
+                longest: within,
+                forgiven: within,
+            },
+            doubles: false,
+            forgives: false,
+        })
     }
 
     /// A ban by an operator under the terms of this one: it begins at once, whatever the strikes, and shortens no ban that is in
@@ -123,16 +134,16 @@ impl Ban {
     /// As for [`try_lasting`](Self::try_lasting).
     pub const fn try_imposed(self, lasting: Duration) -> Result<Self, QuotaError> {
         match span(lasting) {
-            Ok(lasting) => Ok(Self(Penalty {
+            Ok(lasting) => Ok(self.with(Penalty {
                 onset: Onset::Imposed,
                 lasting,
-                ..self.0
+                ..self.penalty
             })),
             Err(error) => Err(error),
         }
     }
 
-    /// This ban with another length. It does not double, unless [`doubling_to`](Self::doubling_to) says so after this.
+    /// This ban with another length.
     ///
     /// # Panics
     ///
@@ -155,21 +166,18 @@ impl Ban {
     ///
     /// # Errors
     ///
-    /// If the length is zero, longer than [`MAX_PERIOD`], or not a whole number of microseconds.
+    /// If the length is zero, longer than [`MAX_PERIOD`], not a whole number of microseconds, or longer than the ban may
+    /// [double up to](Self::doubling_to).
     pub const fn try_lasting(self, length: Duration) -> Result<Self, QuotaError> {
         match span(length) {
-            Ok(lasting) => Ok(Self(Penalty {
-                lasting,
-                longest: lasting,
-                forgiven: lasting,
-                ..self.0
-            })),
+            Ok(lasting) if self.doubles => self.growing(lasting, self.penalty.longest),
+            Ok(lasting) => self.growing(lasting, lasting),
             Err(error) => Err(error),
         }
     }
 
     /// This ban, of which each lasts twice as long as the one before, up to `most`. A doubling is forgiven after a quiet time as
-    /// long as `most`, unless [`forgiven_after`](Self::forgiven_after) says otherwise after this.
+    /// long as `most`, unless [`forgiven_after`](Self::forgiven_after) states another.
     ///
     /// # Panics
     ///
@@ -195,22 +203,18 @@ impl Ban {
     ///
     /// If `most` is less than the first length, or no length.
     pub const fn try_doubling_to(self, most: Duration) -> Result<Self, QuotaError> {
-        let longest = match span(most) {
-            Ok(longest) => longest,
-            Err(error) => return Err(error),
-        };
-        if longest.us() < self.0.lasting.us() {
-            let lasting = Duration::from_micros(self.0.lasting.us());
-            return Err(QuotaError::Doubling { lasting, most });
+        match span(most) {
+            Ok(longest) => Self {
+                doubles: true,
+                ..self
+            }
+            .growing(self.penalty.lasting, longest),
+            Err(error) => Err(error),
         }
-        Ok(Self(Penalty {
-            longest,
-            forgiven: longest,
-            ..self.0
-        }))
     }
 
-    /// This ban, of which each time of this length without a ban takes one doubling back.
+    /// This ban, of which each time of this length without a ban takes one doubling back. It needs
+    /// [`doubling_to`](Self::doubling_to): no limiter is built with a ban that forgives and never doubles.
     ///
     /// # Panics
     ///
@@ -235,7 +239,14 @@ impl Ban {
     /// If the time is zero, longer than [`MAX_PERIOD`], or not a whole number of microseconds.
     pub const fn try_forgiven_after(self, quiet: Duration) -> Result<Self, QuotaError> {
         match span(quiet) {
-            Ok(forgiven) => Ok(Self(Penalty { forgiven, ..self.0 })),
+            Ok(forgiven) => Ok(Self {
+                penalty: Penalty {
+                    forgiven,
+                    ..self.penalty
+                },
+                forgives: true,
+                ..self
+            }),
             Err(error) => Err(error),
         }
     }
@@ -252,10 +263,55 @@ impl Ban {
     /// ```
     #[must_use]
     pub const fn extending(self) -> Self {
-        Self(Penalty {
+        self.with(Penalty {
             onset: Onset::Extended,
-            ..self.0
+            ..self.penalty
         })
+    }
+
+    /// Refuses a ban that forgives doublings and never doubles. Its words may be stated in any order, so that it is checked where
+    /// it is complete: at the end of a text, and when a limiter is built.
+    #[doc(hidden)]
+    pub const fn check(&self) -> Result<(), QuotaError> {
+        if self.forgives && !self.doubles {
+            return Err(QuotaError::ForgivenAlone);
+        }
+        Ok(())
+    }
+
+    const fn with(self, penalty: Penalty) -> Self {
+        Self { penalty, ..self }
+    }
+
+    /// This ban with other lengths, in which a quiet time that was not stated follows the longest.
+    const fn growing(self, lasting: Span, longest: Span) -> Result<Self, QuotaError> {
+        if longest.us() < lasting.us() {
+            return Err(QuotaError::Doubling {
+                lasting: Duration::from_micros(lasting.us()),
+                most: Duration::from_micros(longest.us()),
+            });
+        }
+        let forgiven = if self.forgives {
+            self.penalty.forgiven
+        } else {
+            longest
+        };
+        Ok(self.with(Penalty {
+            lasting,
+            longest,
+            forgiven,
+            ..self.penalty
+        }))
+    }
+
+    /// The ban of this rule, whose words are those that make a difference.
+    const fn of(penalty: Penalty) -> Self {
+        let forgives = penalty.forgiven.us() != penalty.longest.us();
+        Self {
+            penalty,
+            doubles: forgives || penalty.longest.us() > penalty.lasting.us(),
+            forgives,
+        }
     }
 
     /// The strikes, the number of the onset, and the times in microseconds: within, lasting, longest, forgiven. For backends.
@@ -269,7 +325,7 @@ impl Ban {
             lasting,
             longest,
             forgiven,
-        } = self.0;
+        } = self.penalty;
         let onset = match onset {
             Onset::Struck => 0,
             Onset::Extended => 1,
@@ -287,11 +343,11 @@ impl Ban {
     #[doc(hidden)]
     #[must_use]
     pub const fn is_extending(&self) -> bool {
-        matches!(self.0.onset, Onset::Extended)
+        matches!(self.penalty.onset, Onset::Extended)
     }
 
     pub(crate) const fn penalty(&self) -> &Penalty {
-        &self.0
+        &self.penalty
     }
 }
 
@@ -308,7 +364,7 @@ impl Quota {
     #[must_use]
     pub const fn ban(&self) -> Option<Ban> {
         if let Rule::Ban(penalty) = self.rule() {
-            Some(Ban(*penalty))
+            Some(Ban::of(*penalty))
         } else {
             None
         }
@@ -332,7 +388,22 @@ impl Quota {
 
 impl From<Ban> for Quota {
     fn from(ban: Ban) -> Self {
-        Self::banning(ban.0)
+        Self::banning(ban.penalty)
+    }
+}
+
+/// Bans are equal if they do the same, however it was stated.
+impl PartialEq for Ban {
+    fn eq(&self, other: &Self) -> bool {
+        self.penalty == other.penalty
+    }
+}
+
+impl Eq for Ban {}
+
+impl Hash for Ban {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.penalty.hash(state);
     }
 }
 
@@ -364,5 +435,136 @@ const fn built(ban: Result<Ban, QuotaError>) -> Ban {
             reason = "literals fail while they are built, by design"
         )]
         Err(error) => panic!("{}", error.reason()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    type Word = fn(Ban) -> Result<Ban, QuotaError>;
+
+    fn lasting(ban: Ban) -> Result<Ban, QuotaError> {
+        ban.try_lasting(15 * MINUTE)
+    }
+
+    fn doubling(ban: Ban) -> Result<Ban, QuotaError> {
+        ban.try_doubling_to(60 * MINUTE)
+    }
+
+    fn forgiven(ban: Ban) -> Result<Ban, QuotaError> {
+        ban.try_forgiven_after(20 * MINUTE)
+    }
+
+    /// The quiet time that holds if none is stated before it is.
+    fn forgiven_as_unstated(ban: Ban) -> Result<Ban, QuotaError> {
+        ban.try_forgiven_after(10 * MINUTE)
+    }
+
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "a word among others that may fail"
+    )]
+    fn extending(ban: Ban) -> Result<Ban, QuotaError> {
+        Ok(ban.extending())
+    }
+
+    fn said(words: &[Word]) -> Result<Ban, QuotaError> {
+        let mut ban = Ban::try_after(5, 10 * MINUTE)?;
+        for word in words {
+            ban = word(ban)?;
+        }
+        Ok(ban)
+    }
+
+    /// Every order of these words.
+    fn orders(words: &[Word]) -> Vec<Vec<Word>> {
+        let Some((first, rest)) = words.split_first() else {
+            return vec![Vec::new()];
+        };
+        let shorter = orders(rest).into_iter();
+        let longer = shorter.flat_map(|order| {
+            (0..=order.len()).map(move |place| {
+                let mut longer = order.clone();
+                longer.insert(place, *first);
+                longer
+            })
+        });
+        longer.collect()
+    }
+
+    #[test]
+    fn the_order_of_a_bans_words_in_code_changes_nothing() {
+        let cases: [(&str, &[Word]); 4] = [
+            ("for 15min doubling to h", &[lasting, doubling]),
+            (
+                "for 10min doubling to h forgiven after 20min",
+                &[doubling, forgiven],
+            ),
+            (
+                "for 15min doubling to h forgiven after 20min extending",
+                &[lasting, doubling, forgiven, extending],
+            ),
+            (
+                "for 15min doubling to h forgiven after 10min",
+                &[lasting, doubling, forgiven_as_unstated],
+            ),
+        ];
+        for (text, words) in cases {
+            for order in orders(words) {
+                let ban = said(&order).unwrap();
+                assert_eq!(ban.to_string(), format!("5 in 10min {text}"));
+                assert_eq!(ban.check(), Ok(()));
+            }
+        }
+        // Each word may be said anew, and the others stay.
+        let anew = said(&[lasting, doubling, forgiven]).unwrap();
+        let anew = anew.lasting(30 * MINUTE).doubling_to(90 * MINUTE);
+        let text = "5 in 10min for 30min doubling to 90min forgiven after 20min";
+        assert_eq!(text.parse(), Ok(anew));
+    }
+
+    #[test]
+    fn a_first_length_above_the_longest_is_refused_in_either_order() {
+        let error = QuotaError::Doubling {
+            lasting: 90 * MINUTE,
+            most: 60 * MINUTE,
+        };
+        let longer: Word = |ban| ban.try_lasting(90 * MINUTE);
+        for order in orders(&[doubling, longer]) {
+            assert_eq!(said(&order), Err(error));
+        }
+    }
+
+    #[test]
+    fn what_forgives_and_never_doubles_is_refused_when_it_is_complete() {
+        for order in orders(&[lasting, forgiven_as_unstated, extending]) {
+            assert_eq!(
+                said(&order).unwrap().check(),
+                Err(QuotaError::ForgivenAlone)
+            );
+        }
+        assert_eq!(said(&[lasting, extending]).unwrap().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_ban_that_was_a_quota_is_the_ban_that_it_was() {
+        let cases: [&[Word]; 4] = [
+            &[],
+            &[lasting],
+            &[lasting, doubling],
+            &[lasting, doubling, forgiven, extending],
+        ];
+        for words in cases {
+            let ban = said(words).unwrap();
+            let again = Quota::from(ban).ban().unwrap();
+            assert_eq!((again, again.check()), (ban, Ok(())));
+            // A word that is said anew finds the others.
+            for word in [lasting, doubling, forgiven] {
+                assert_eq!(word(again), word(ban), "{ban}");
+            }
+        }
     }
 }

@@ -119,6 +119,8 @@ pub enum QuotaError {
         /// The longest that was asked for.
         most: Duration,
     },
+    /// A ban whose doublings are forgiven after a time has none, because it does not double.
+    ForgivenAlone,
     /// A ban is not a quota: it has no budget, burst, wait or algorithm. It stands beside the quotas of a policy.
     QuotaOfBan,
     /// No id is remembered for so long.
@@ -200,6 +202,9 @@ impl QuotaError {
             Self::ColdFactorAlone => "a cold factor has no meaning without a warm-up",
             Self::Strikes { .. } => "a ban counts 1 to 64 strikes",
             Self::Doubling { .. } => "the longest ban is shorter than the first",
+            Self::ForgivenAlone => {
+                "`forgiven after` needs `doubling to`: a ban that never doubles has no doubling to forgive"
+            }
             Self::QuotaOfBan => {
                 "a ban has no budget, burst, wait or algorithm: it stands beside the quotas of a policy"
             }
@@ -232,6 +237,7 @@ impl fmt::Display for QuotaError {
             | Self::WarmUpOfWindow
             | Self::WaitOfWarmUp
             | Self::ColdFactorAlone
+            | Self::ForgivenAlone
             | Self::QuotaOfBan
             | Self::KeptOfTurns
             | Self::NoPeriod => f.write_str(self.reason()),

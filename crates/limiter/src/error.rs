@@ -80,6 +80,14 @@ pub enum ConfigError {
         /// The reason.
         reason: &'static str,
     },
+    /// The ban of a policy makes no sense, or what belongs to a ban stands on a policy without one.
+    #[error("policy {policy:?}: ban: {reason}")]
+    Ban {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        reason: String,
+    },
     /// The limiter's backend cannot do what the policy needs.
     #[error("policy {policy:?}: the backend does not support {capability}")]
     Capability {

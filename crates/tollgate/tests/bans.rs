@@ -8,6 +8,7 @@
 
 mod common;
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,8 +24,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tollgate::key::{Global, Header};
 use tollgate::{
-    Ban, Block, Cause, CheckError, Event, Limiter, ManualClock, OnMissing, Policy, Quota,
-    RateLimitLayer, RateLimitStatus, Share, Tiers, Verdict,
+    Ban, Block, Cause, CheckError, ConfigError, Event, Limiter, ManualClock, OnMissing, Policy,
+    Quota, QuotaLookup, Quotas, RateLimitLayer, RateLimitStatus, Share, Tiers, Verdict,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -158,15 +159,20 @@ async fn the_headers_of_those_who_are_not_banned_are_those_of_the_quota_alone() 
 
 #[tokio::test]
 async fn a_banned_caller_may_be_answered_with_403_that_tells_no_time() {
-    let policy = login().ban(BAN).answer_banned(Block::Forbidden);
-    let server = Server::start([policy]).await;
-    assert_eq!(
-        server.statuses("mallory").await,
-        [200, 200, 429, 429, 403, 403]
-    );
-    let banned = server.get("mallory", 200).await;
-    assert_eq!(banned.retry_after(), None);
-    assert!(!banned.body.contains("abnormal") && banned.headers["cache-control"] == "no-store");
+    let answer = Block::Forbidden;
+    for policy in [
+        login().ban(BAN).answer_banned(answer),
+        login().answer_banned(answer).ban(BAN),
+    ] {
+        let server = Server::start([policy]).await;
+        assert_eq!(
+            server.statuses("mallory").await,
+            [200, 200, 429, 429, 403, 403]
+        );
+        let banned = server.get("mallory", 200).await;
+        assert_eq!(banned.retry_after(), None);
+        assert!(!banned.body.contains("abnormal") && banned.headers["cache-control"] == "no-store");
+    }
 }
 
 #[tokio::test]
@@ -458,6 +464,60 @@ async fn a_handler_sees_the_strikes_that_are_left() {
         .await
         .unwrap();
     assert_eq!(&body[..], b"3");
+}
+
+#[test]
+fn what_means_nothing_beside_a_ban_is_refused_when_the_limiter_is_built() {
+    let strikes = |policy: Policy| policy.strike_if(|response| response.status() == 401);
+    let none = || Policy::new("login", Quotas::none());
+    let named = || Tiers::by_key([("gold", "gold")]);
+    let tiers = |quotas: Quotas| named().tier("gold", quotas);
+    let forgiving = Ban::after(3, MINUTE).forgiven_after(MINUTE);
+    let no_quotas =
+        "a ban stands beside quotas, and the policy has none: it refuses every request already";
+    let never_doubles =
+        "`forgiven after` needs `doubling to`: a ban that never doubles has no doubling to forgive";
+    let refused = [
+        (
+            strikes(login()),
+            "`strike_if` names strikes, and there is no ban to count them: add `ban`",
+        ),
+        (
+            login().answer_banned(Block::Forbidden),
+            "`answer_banned` answers the banned, and there is no ban: add `ban`",
+        ),
+        (none().ban(BAN), no_quotas),
+        (none().ban(BAN).tiers(tiers(Quotas::none())), no_quotas),
+        (none().ban(BAN).tiers(named().unlimited("gold")), no_quotas),
+        (login().ban(forgiving), never_doubles),
+        (
+            login().answer_banned(Block::Forbidden).ban(forgiving),
+            never_doubles,
+        ),
+    ];
+    for (policy, reason) in refused {
+        let error = Limiter::builder().policy(policy).build().unwrap_err();
+        assert!(matches!(error, ConfigError::Ban { .. }), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            format!("policy \"login\": ban: {reason}")
+        );
+    }
+
+    let ask = |_| std::future::ready(Ok::<_, Infallible>(None::<Quota>));
+    let sensible = [
+        strikes(login()).ban(BAN),
+        strikes(login().ban(BAN)),
+        login().ban(forgiving.doubling_to(2 * MINUTE)),
+        none().ban(BAN).tiers(tiers(Quota::per_minute(3).into())),
+        none()
+            .ban(BAN)
+            .key(Header::new("account"))
+            .quota_by_async(QuotaLookup::new(MINUTE, ask)),
+    ];
+    for policy in sensible {
+        Limiter::builder().policy(policy).build().unwrap();
+    }
 }
 
 #[test]

@@ -382,6 +382,7 @@ fn classes_that_make_no_sense_are_refused_with_their_policy() {
     let by = || plain().class_by(Header::new("x-class"));
     let keeps = |class: &str, percent| by().keep_for(class, Share::percent(percent));
     let tiers = Tiers::by(|_, _| None::<String>).tier("small", Quota::per_hour(4));
+    let waits = Tiers::by(|_, _| None::<String>).tier("patient", TEN.wait_up_to(wait));
     let cases = [
         (keeps("a", 0), "class \"a\": a share of 0 % keeps nothing"),
         (
@@ -421,6 +422,10 @@ fn classes_that_make_no_sense_are_refused_with_their_policy() {
         ),
         (
             classed(Policy::new("api", TEN.wait_up_to(wait))),
+            "classes: no share can be kept where requests wait for their turn: a line of turns has no classes",
+        ),
+        (
+            keeps("a", 20).tiers(waits),
             "classes: no share can be kept where requests wait for their turn: a line of turns has no classes",
         ),
         (

@@ -110,6 +110,10 @@ fn a_ban_that_could_not_be_is_refused_where_it_is_read() {
             "a ban that lasts 3600s at first cannot double up to 60s, which is less",
         ),
         (
+            "5 in 10min for 1h forgiven after 1day",
+            "`forgiven after` needs `doubling to`: a ban that never doubles has no doubling to forgive",
+        ),
+        (
             "5 in 10min for ever",
             "expected a period, such as s, 10s, min, h or day, found \"ever\"",
         ),

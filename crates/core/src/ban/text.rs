@@ -45,7 +45,7 @@ impl FromStr for Ban {
             ban = ban.extending();
         }
         match words.next() {
-            "" => Ok(ban),
+            "" => ban.check().map(|()| ban).map_err(ParseQuotaError::from),
             more => Err(syntax(
                 more,
                 "for, doubling to, forgiven after, extending or the end, in this order",
@@ -68,7 +68,8 @@ impl fmt::Display for Ban {
             Period(within_us),
             Period(lasting_us)
         )?;
-        if longest_us > lasting_us {
+        // Without its doubling a time after which it is forgiven would not be read back.
+        if longest_us > lasting_us || forgiven_us != longest_us {
             write!(f, " doubling to {}", Period(longest_us))?;
         }
         if forgiven_us != longest_us {
@@ -142,6 +143,13 @@ mod tests {
             assert_eq!(ban.to_string().parse(), Ok(ban), "{text}");
         }
         assert_eq!(five.to_string(), "5 in 10min for 10min");
+        // What stands behind a doubling is read back, also if the longest ban is the first.
+        let level = five.doubling_to(10 * MINUTE).forgiven_after(MINUTE);
+        let text = "5 in 10min for 10min doubling to 10min forgiven after min";
+        assert_eq!(
+            (level.to_string().as_str(), text.parse()),
+            (text, Ok(level))
+        );
     }
 
     #[test]
@@ -165,6 +173,14 @@ mod tests {
             (
                 "5 in 10min for 1h doubling to 1min",
                 "a ban that lasts 3600s at first cannot double up to 60s",
+            ),
+            (
+                "5 in 10min forgiven after 1day",
+                "`forgiven after` needs `doubling to`: a ban that never doubles has no doubling to forgive",
+            ),
+            (
+                "5 in 10min for 1h forgiven after 1h extending",
+                "`forgiven after` needs `doubling to`",
             ),
             ("5 in 10min extending for 1h", "found \"for\""),
             ("5 in 10min for 1h for 2h", "found \"for\""),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::outcome::{CountIf, Outcome, StrikeRule};
 use super::{Block, Label, Limit, Policy};
-use crate::{Ban, Quota, ResponseView, Scope};
+use crate::{Ban, ConfigError, Quota, ResponseView, Scope};
 
 impl Policy {
     /// Bans callers that are denied too often: see [`Ban`]. Each request that a quota of this policy denies is a strike, in
@@ -23,22 +23,21 @@ impl Policy {
     /// ```
     ///
     /// The last one on a policy counts. On a policy on trial the ban is on trial as well: it would hold, and keeps no caller out.
+    ///
+    /// The limiter is not built if the policy refuses every request without it: if it has no quotas, nor has any tier.
     #[must_use]
     pub fn ban(mut self, ban: Ban) -> Self {
         let quota = Quota::from(ban);
         let scope = Scope::of(&self.name, 0, &quota);
         let name = format!("{}-ban", self.name);
-        let answer = self
-            .ban
-            .as_ref()
-            .map_or(Block::TooManyRequests, |ban| ban.answer);
+        let answer = self.answer_banned.unwrap_or(Block::TooManyRequests);
         self.ban = Some(PolicyBan {
             limit: Limit {
                 quota,
                 scope,
                 label: Label::of_ban(&self.name, scope, &name, &quota, answer),
             },
-            answer,
+            terms: ban,
         });
         self.place_ban();
         self.with_outcome_anew()
@@ -56,14 +55,11 @@ impl Policy {
     ///     .answer_banned(Block::Forbidden);
     /// ```
     ///
-    /// It has no effect unless a [ban](Self::ban) comes before it.
+    /// It may stand before the [ban](Self::ban) or behind it. The limiter is not built without one.
     #[must_use]
     pub fn answer_banned(mut self, answer: Block) -> Self {
-        let ban = self.ban.as_mut().and_then(|ban| {
-            ban.answer = answer;
-            ban.limit.quota.ban()
-        });
-        match ban {
+        self.answer_banned = Some(answer);
+        match self.ban.as_ref().map(|ban| ban.terms) {
             Some(ban) => self.ban(ban),
             None => self,
         }
@@ -82,7 +78,7 @@ impl Policy {
     ///     .strike_if(|response| response.status() == 401);
     /// ```
     ///
-    /// The last one on a policy counts. Without a ban it has no effect.
+    /// The last one on a policy counts. It may stand before the ban or behind it. The limiter is not built without one.
     #[must_use]
     pub fn strike_if(
         self,
@@ -94,6 +90,36 @@ impl Policy {
     pub(crate) fn striking(mut self, strikes: Arc<CountIf>) -> Self {
         self.strike_if = Some(strikes);
         self.with_outcome_anew()
+    }
+
+    /// Refuses a ban that means nothing, and what means nothing without a ban.
+    pub(super) fn check_ban(&self) -> Result<(), ConfigError> {
+        let reason = match &self.ban {
+            None if self.strike_if.is_some() => {
+                "`strike_if` names strikes, and there is no ban to count them: add `ban`".to_owned()
+            }
+            None if self.answer_banned.is_some() => {
+                "`answer_banned` answers the banned, and there is no ban: add `ban`".to_owned()
+            }
+            None => return Ok(()),
+            Some(_) if !self.has_quotas_somewhere() => {
+                "a ban stands beside quotas, and the policy has none: it refuses every request already".to_owned()
+            }
+            Some(ban) => match ban.terms.check() {
+                Ok(()) => return Ok(()),
+                Err(error) => error.to_string(),
+            },
+        };
+        Err(ConfigError::Ban {
+            policy: self.name.to_string(),
+            reason,
+        })
+    }
+
+    /// True if some identities have quotas, or may have.
+    fn has_quotas_somewhere(&self) -> bool {
+        let mut of_tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
+        !self.limits.is_empty() || of_tiers.next().is_some() || self.asks_for_quotas()
     }
 
     /// The quotas of every tier, with the ban behind them.
@@ -139,11 +165,11 @@ impl Policy {
     }
 }
 
-/// The ban of a policy, and the answer to the callers that it keeps out.
+/// The ban of a policy, as it stands beside its quotas and as it was stated.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyBan {
     limit: Limit,
-    answer: Block,
+    terms: Ban,
 }
 
 /// These quotas with the ban behind them, in place of an earlier one. A limit of 0 refuses every caller already.

@@ -207,9 +207,10 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If the classes make no sense, or what is beside the lookup of quotas.
+    /// If the ban or the classes make no sense, or what is beside the lookup of quotas.
     #[doc(hidden)]
     pub fn complete(&mut self) -> Result<(), ConfigError> {
+        self.check_ban()?;
         self.share_out()?;
         self.asked = match &self.lookup {
             None => None,
