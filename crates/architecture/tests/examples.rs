@@ -120,7 +120,7 @@ fn read_items(file: &Path, content: Vec<Item>, items: &mut Items) {
                 }
                 continue;
             }
-            // `pin_project! { pub struct .. }`. What is no list of items defines none.
+            // `pin_project! { pub struct .. }`. A text that is not a list of items defines none.
             Item::Macro(item) if item.ident.is_none() => {
                 if let Ok(inner) = item.mac.parse_body::<File>() {
                     read_items(file, inner.items, items);

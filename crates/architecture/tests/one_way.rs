@@ -124,7 +124,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of code of a file, up to its tests. A builder's method of the name in a text or a comment is no call.
+/// The lines of code of a file, up to its tests. A builder's method of the name in a text or a comment is not a call.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let product = text.split("#[cfg(test)]\nmod ").next().unwrap();

@@ -78,7 +78,7 @@ enum Rule {
     Share(u64),
     /// Another algorithm than the case beside it.
     Refill,
-    /// As much as there is: at least one unit, and at most so many.
+    /// A grant of as much as there is: at least one unit, and at most so many.
     UpTo(u64),
     /// An id that was never seen before.
     NewId,

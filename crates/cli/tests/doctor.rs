@@ -263,7 +263,7 @@ fn each_right_that_decisions_need_is_named_if_it_is_missing_and_passwords_are_no
             "{ran:?}"
         );
     }
-    // With all of them the rest is unseen, which is no error.
+    // With all of them the rest is unseen, which is not an error.
     let mut words = vec!["ACL", "SETUSER", "gate", "reset", "on", ">s3cret", "-@all"];
     words.extend(RIGHTS);
     let _set = server.command(&words);

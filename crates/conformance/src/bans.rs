@@ -236,7 +236,7 @@ pub async fn the_list_of_bans_has_those_in_force_and_no_others(subject: &dyn Sub
         gate.impose(subject, key, minutes * MINUTE).await;
     }
     other.impose(subject, &other.key, 50 * MINUTE).await;
-    // A strike is no ban, and a ban that was taken back is none any more.
+    // A strike is not a ban, and a ban that was taken back is over.
     let strike = Charge {
         cost: 1,
         key: &Key::from("alice"),

@@ -1,4 +1,4 @@
-//! As much as there is. A backend that does not say that it [can](Capability::UpTo) passes these tests unasked.
+//! Grants of as much as there is. A backend that does not say that it [can](Capability::UpTo) passes these tests unasked.
 
 use std::time::Duration;
 

@@ -153,7 +153,7 @@ pub async fn a_debit_of_what_is_held_does_nothing(subject: &dyn Subject) {
     assert_eq!(uploads.remaining(subject).await, 5);
 }
 
-/// As many as the limit may pass at once.
+/// After a reset, as many as the limit may pass at once.
 pub async fn after_a_reset_nothing_is_held(subject: &dyn Subject) {
     if !can_hold(subject) {
         return;

@@ -113,7 +113,7 @@ const fn is_listed(unit: Unit) -> bool {
         | Unit::IntervalRefill { .. }
         // No test chooses its period, and a server's clock would have to be this process's.
         | Unit::Calendar(_)
-        // These have tests of their own: no time refills the one, and the other is no budget.
+        // These have tests of their own: no time refills the one, and the other is not a budget.
         | Unit::Held
         | Unit::Ban
         | Unit::Once => true,

@@ -563,7 +563,7 @@ fn who_is_answered_later_than_the_deadline_and_the_machine_allow_is_noticed() {
             from_us: attempt.sent_us,
             to_us: attempt.sent_us + waited_ms * 1_000,
         };
-        // Another process's wait is no excuse.
+        // Another process's wait is not an excuse.
         history.waits = vec![wait(attempt.asker.process + 1)];
         if waited_ms > 0 {
             history.waits.push(wait(attempt.asker.process));

@@ -30,7 +30,7 @@ enum Defect {
     TakesMore,
     /// A grant takes nothing.
     TakesNothing,
-    /// A grant of nothing is no denial.
+    /// A grant of nothing is not a denial.
     GrantsNothing,
 }
 

@@ -172,7 +172,7 @@ fn a_process_that_is_wrong_about_its_line_is_caught() {
     });
 }
 
-/// A trial that cannot fail is no trial: processes whose ids never come again show nothing about ids, and the run says so.
+/// A trial that cannot fail shows nothing: processes whose ids never come again show nothing about ids, and the run says so.
 #[test]
 fn a_run_that_shows_nothing_fails() {
     for flaw in Flaw::ALL.into_iter().filter(|flaw| flaw.shows_nothing()) {

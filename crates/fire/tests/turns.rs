@@ -468,7 +468,7 @@ fn a_replaced_quota_that_forgets_the_line_is_caught() {
     story.ask_by(other);
     story.is_wrong("too early");
 
-    // One that is not among the quotas is no excuse.
+    // One that is not among the quotas does not excuse it.
     let mut story = Story::of(6);
     let other = replacement(&mut story);
     story.history.replacements.clear();

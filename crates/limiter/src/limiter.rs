@@ -133,7 +133,7 @@ impl Limiter {
 
     /// Decides whether the identity `key` may do once more what the policy named `policy` limits, and counts it if so.
     ///
-    /// Nothing is read from any request: the policy's conditions and key are not asked. Its lists and tiers hold, since they are
+    /// This reads nothing from any request: the policy's conditions and key are not asked. Its lists and tiers hold, since they are
     /// about identities. See [`Check`] for other costs and for asking without counting.
     pub fn check(&self, policy: &str, key: impl Into<Key>) -> Check<'_> {
         Check::new(self, policy, key.into())

@@ -120,7 +120,8 @@ async fn copies_that_only_tell_what_they_hold_are_both_counted() {
     }
 }
 
-/// Without a fork, which would leave a child whose runtime has no threads: the parent's name under another process's number.
+/// There is no fork here, because its child's runtime would have no threads. The child has the parent's name under
+/// another process's number.
 #[tokio::test]
 async fn a_child_of_a_fork_takes_another_name_and_holds_nothing_of_its_parent() {
     let server = Standalone::start();

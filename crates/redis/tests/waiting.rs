@@ -155,7 +155,7 @@ async fn a_wait_costs_one_call_and_leaving_one_more() {
 #[tokio::test]
 async fn a_turn_that_one_process_leaves_goes_to_the_next_request_of_another() {
     let server = Standalone::start();
-    // Of a second, so that nobody's turn comes while the test arranges things.
+    // Intervals of a second, so that no turn comes while the test arranges things.
     let (one, other) = two(&server, "1/s burst 1 wait 60s").await;
     assert!(one.acquire().await.is_allowed());
     let second = one.one_waits().await;

@@ -169,7 +169,7 @@
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |
 //!
 //! [reference]: https://github.com/tollgate-rs/tollgate/blob/main/docs/configuration.md
-// The page speaks of all features. Links to items of a feature that is off lead nowhere, and are no mistake.
+// The page speaks of all features. Links to items of a feature that is off lead nowhere, and are not a mistake.
 #![cfg_attr(
     not(all(
         feature = "calendar",

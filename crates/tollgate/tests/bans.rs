@@ -243,7 +243,7 @@ async fn of_responses_that_are_strikes_only_those_in_flight_come_before_the_ban(
     clock.advance(Duration::from_micros(1));
     let again = ask().await.unwrap();
     assert_eq!(again.status(), StatusCode::UNAUTHORIZED);
-    // The strikes of those in flight behind the third were none.
+    // The requests in flight behind the third were not strikes.
     assert_eq!(limiter.banned("login", "mallory").await.unwrap(), None);
     let probe = limiter.check("login", "mallory").probe().await.unwrap();
     assert_eq!(probe.verdicts()[1].remaining(), 2);
@@ -295,7 +295,7 @@ async fn a_denial_for_the_share_of_another_class_is_a_strike_and_a_ban_holds_for
     assert_eq!(statuses("normal", 4).await, [200, 200, 429, 429]);
     let struck = server.get_as("normal", "mallory", 200).await;
 
-    // then that bans, and not their class alone; a class is no other caller
+    // then that bans, and not their class alone; a class is not another caller
     assert!(struck.is_ban(), "{}", struck.body);
     let knock = server.get_as("critical", "mallory", 200).await;
     assert_eq!((knock.status, knock.retry_after()), (429, Some(900)));
@@ -413,7 +413,7 @@ async fn bans_in_force_end_when_it_was_said_and_strikes_count_by_the_terms_that_
     let left = server.limiter.banned("login", "mallory").await.unwrap();
     assert_eq!(left, Some(15 * MINUTE));
     assert_eq!(server.get("mallory", 200).await.retry_after(), Some(900));
-    // A strike that is too old for the new terms is none, so that the second one does not ban.
+    // A strike that is too old for the new terms does not count, so that the second one does not ban.
     assert_eq!(server.statuses("eve").await, [200, 200, 429]);
     assert_eq!(server.limiter.banned("login", "eve").await.unwrap(), None);
     // More strikes than the new terms count ban with the next one, and for the new time.

@@ -396,7 +396,7 @@ async fn pitfall_preflights_burn_the_quota_unless_the_operator_exempts_them() {
         took_part(&app, with(&[origin, method, length])).await,
         ["usual"]
     );
-    // A request that no browser sends is no preflight.
+    // A request that no browser sends is not a preflight.
     let others: [&[(&'static str, &str)]; 11] = [
         &[],
         &[origin],

@@ -243,7 +243,7 @@ async fn who_goes_away_before_there_is_a_response_stays_charged() {
     let waits = tokio::time::timeout(Duration::from_millis(10), service.oneshot(request));
     assert!(waits.await.is_err());
 
-    // then going away is no way to try for free
+    // then a caller cannot try for free by going away
     assert_eq!(left(&limiter).await, 2);
 }
 

@@ -376,7 +376,7 @@ async fn two_policies_may_each_have_a_quota_of_one_name() {
     for name in ["api-second", "api-day", "web-second", "web-day"] {
         assert!(members.contains(&format!("\"{name}\";q=")), "{members}");
     }
-    // Each has a state of its own: another address has its own day, and everybody's is over.
+    // Each has a state of its own: another address has its own day, and the day of all callers is over.
     assert_eq!(status(&layer, from("10.0.0.2")).await, 429);
 }
 

@@ -299,7 +299,7 @@ async fn an_answer_that_the_policy_could_not_have_is_an_error_of_that_answer_alo
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
 
-        // Others are asked for: this is no outage.
+        // Others are asked for: this is not an outage.
         assert_eq!(left(&limiter, "s3cret").await, 9);
         let text = log.text();
         assert!(text.contains(reason), "{reason}: {text}");

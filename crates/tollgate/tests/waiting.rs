@@ -585,7 +585,8 @@ async fn a_place_is_asked_for_when_the_turn_has_come() {
     }
 }
 
-/// A request whose turn is now is refused at once for want of a place, and takes no turn. One that waits is no strike if it passes.
+/// A request whose turn is now is refused at once for want of a place, and takes no turn. One that waits is not a strike if it
+/// passes.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_turn_is_now_does_not_wait_for_a_place() {
     let smooth = Quota::per_second(10).burst(2).wait_up_to(millis(2_000));

@@ -377,7 +377,7 @@ async fn when_the_head_of_a_queue_leaves_the_next_asks_at_once() {
     }
 }
 
-/// A request that no place helps is refused at once, and stands in nobody's way.
+/// A request that no place helps is refused at once, and stands in no other's way.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_no_place_would_help_does_not_wait_for_one() {
     let began = Instant::now();

@@ -139,7 +139,8 @@ fn on_redis(report: &Report, floors: &mut Vec<Floor>) {
     }
 }
 
-/// Of redis-server: instructions in every case that has a bound, and the bytes of one key.
+/// The floors of redis-server: instructions in every case that has a bound, and the bytes of one
+/// key.
 fn on_the_server(report: &Report, floors: &mut Vec<Floor>) {
     for cost in &report.redis_costs {
         let sides = [("allowed", cost.allowed), ("denied", cost.denied)];

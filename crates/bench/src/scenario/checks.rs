@@ -56,7 +56,7 @@ pub(super) fn warming_up() -> Box<dyn FnMut(u32)> {
     under(PLENTY.warm_up(Duration::from_secs(60)))
 }
 
-/// As much as there is, up to a unit.
+/// A grant of as much as there is, up to a unit.
 pub(super) fn up_to() -> Box<dyn FnMut(u32)> {
     let backend = MemoryBackend::new();
     let scope = Scope::of("bench", 0, &PLENTY);

@@ -217,8 +217,8 @@ impl Gcra {
     }
 
     /// The furthest that a state may lie ahead: the debt ceiling of the longer of two quotas, this one and the one that wrote
-    /// the state. The other's drain is stored rounded down, and still is no shorter than this one's where it counts, because
-    /// drains are told apart in whole microseconds.
+    /// the state. The other's drain is stored rounded down, and still is at least as long as this one's where it counts,
+    /// because drains are told apart in whole microseconds.
     #[inline]
     fn ceiling<P: Parts>(&self, state: &State) -> P {
         if state.reach() > self.reach || self.is_far() {

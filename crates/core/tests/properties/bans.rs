@@ -156,7 +156,7 @@ struct Promise {
 }
 
 impl Promise {
-    /// A step forward ends a ban earlier by as much. A step back is no excuse.
+    /// A step forward ends a ban earlier by as much. A step back does not excuse it.
     fn step(&mut self, us: i64) {
         let forward = u64::try_from(us).unwrap_or(0);
         self.not_before = self.not_before.saturating_sub(forward);

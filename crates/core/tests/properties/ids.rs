@@ -1,4 +1,5 @@
-//! Ids: the first admission is charged, a few replays are not, and a constant id is no way around a budget.
+//! Ids: the first admission is charged, a few replays are not, and a constant id is not a way around a
+//! budget.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -32,7 +32,8 @@ pub(crate) fn tiny() -> impl Strategy<Value = Quota> {
         })
 }
 
-/// A small bucket that drains in a few microseconds. Its rate often gives an interval that is no whole number of them.
+/// A small bucket that drains in a few microseconds. Its rate often gives an interval that is not a whole number of
+/// them.
 pub(crate) fn tiny_gcra() -> impl Strategy<Value = Quota> {
     (1_u64..=4, 1_u64..=12, 1_u64..=10)
         .prop_filter_map("no such quota", |(limit, period_us, burst)| {

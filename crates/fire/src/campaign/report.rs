@@ -117,7 +117,7 @@ fn evidence(history: &History, findings: &Findings) -> Vec<String> {
 
 fn recovery(history: &History) -> Duration {
     let done = history.disturbances.iter();
-    // The clocks' first offsets are no fault.
+    // The clocks' first offsets are not a fault.
     let ends = done.filter(|it| it.to_us > 0).map(|it| it.to_us);
     let mut decided: Vec<_> = (history.attempts.iter())
         .filter(|attempt| matches!(attempt.outcome, Outcome::Decided(_)))

@@ -272,7 +272,7 @@ mod tests {
     fn a_refusal_while_a_place_is_free_is_wrong() {
         let mut holds = vec![denied(200 * SECOND)];
         assert_eq!(wrongs(&holds, &[]), 1);
-        // The wait of a process that holds nothing is no excuse.
+        // The wait of a process that holds nothing is not an excuse.
         let wait = |process| Wait {
             process,
             from_us: 0,

@@ -53,11 +53,11 @@ fn rules_2_and_3_the_walk_from_the_right() {
         (&[], "10.0.0.1"),
         (&[""], "10.0.0.1"),
         (&["10.0.0.3, 10.0.0.2"], "10.0.0.1"),
-        // An entry that is no address ends the walk.
+        // An entry that is not an address ends the walk.
         (&["6.6.6.6, unknown"], "10.0.0.1"),
         (&["6.6.6.6, unknown, 10.0.0.2"], "10.0.0.2"),
         (&["6.6.6.6, , 10.0.0.2"], "10.0.0.2"),
-        // An empty entry, or one in quotes, is one that is no address: never what stands left of it.
+        // An empty entry, or one in quotes, is not an address: never what stands left of it.
         (&["203.0.113.7,"], "10.0.0.1"),
         (&["203.0.113.7, \t"], "10.0.0.1"),
         (&["\"203.0.113.7\""], "10.0.0.1"),

@@ -359,7 +359,7 @@ impl LimiterBuilder {
         let shedder = self.shedding.build()?;
         let terms = Terms {
             offered: backend.capabilities(),
-            // One that only sheds is no mistake.
+            // One that only sheds is not a mistake.
             may_be_empty: self.terms.may_be_empty || shedder.is_some(),
             ..self.terms
         };

@@ -408,7 +408,7 @@ pub struct CheckFuture<'a> {
 enum Step {
     /// The limiter has no such policy, or the policy no such key.
     Unknown(CheckError),
-    /// Nothing is decided before the future is polled: a check that is never awaited spends nothing.
+    /// The decision begins when the future is polled: a check that is never awaited spends nothing.
     Asked {
         question: Question,
         importance: Rank,

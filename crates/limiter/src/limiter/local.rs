@@ -15,7 +15,7 @@ use crate::{Key, OnFailure, Policy, Share};
 /// The budgets that decide while the backend cannot.
 #[derive(Debug, Default)]
 pub(super) struct LocalBudgets {
-    /// Nothing, until a policy that says [`OnFailure::Local`] has to be decided.
+    /// Empty until a policy that says [`OnFailure::Local`] has to be decided.
     budgets: OnceLock<Budgets>,
 }
 

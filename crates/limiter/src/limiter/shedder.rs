@@ -46,7 +46,7 @@ impl Threshold {
 struct Gate {
     /// The names of the classes, the most important first.
     names: Box<[Box<str>]>,
-    /// Nothing for a class that is never refused. They fall with the importance of their classes.
+    /// `None` for a class that is never refused. They fall with the importance of their classes.
     thresholds: Box<[Option<Threshold>]>,
     /// Classes of a lower rank are let in. The signal sets it, and a request only reads it.
     let_in: AtomicU8,

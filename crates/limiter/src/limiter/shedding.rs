@@ -137,7 +137,7 @@ impl SheddingTerms {
         self.stated.push((pressure, shedding));
     }
 
-    /// Nothing, if neither classes nor a signal were stated.
+    /// `None` if neither classes nor a signal were stated.
     pub(super) fn build(self) -> Result<Option<Shedder>, ConfigError> {
         let (mut classes, mut stated) = (self.classes.into_iter(), self.stated.into_iter());
         let ((names, source), (pressure, shedding)) = match (classes.next(), stated.next()) {

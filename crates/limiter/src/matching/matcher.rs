@@ -66,7 +66,7 @@ pub(crate) struct Patterns<'a> {
 }
 
 impl Matcher {
-    /// Nothing, if no policy has a pattern.
+    /// `None` if no policy has a pattern.
     pub(crate) fn new(policies: &[Patterns<'_>]) -> Option<Self> {
         let mut tiers = Vec::new();
         let mut places = HashMap::new();

@@ -32,7 +32,7 @@ pub(crate) type Rank = u8;
 
 /// The class that a quota is for.
 struct ClassLabel {
-    /// Nothing for the requests of no class.
+    /// `None` for the requests of no class.
     name: Option<Arc<str>>,
     rank: Rank,
     /// The policy's quota, of which a share may be kept from this class.

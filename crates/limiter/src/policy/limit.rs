@@ -260,14 +260,15 @@ pub(crate) fn why_no_quota(text: &str, error: &ParseQuotaError) -> String {
 }
 
 impl Quotas {
-    /// None, if every request is refused.
+    /// The limits of a policy. There are none if every request is refused.
     pub(super) fn into_limits(self, policy: &str) -> Result<Arc<[Limit]>, ConfigError> {
         self.into_limits_in(policy, |family, slot, quota| {
             Ok(Scope::of(family, slot, quota))
         })
     }
 
-    /// None, if every request is refused. `scope` gives each quota its scope, by the family of its states and a position in it.
+    /// The limits of a policy. There are none if every request is refused. `scope` gives each quota its scope, by the family of
+    /// its states and a position in it.
     pub(super) fn into_limits_in(
         self,
         policy: &str,

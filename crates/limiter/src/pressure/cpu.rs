@@ -16,7 +16,7 @@ pub(super) struct Cpu {
 /// The figures of one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// Of each folder; nothing for one without a limit.
+    /// One for each folder; `None` for one without a limit.
     groups: Vec<Option<CpuTime>>,
     /// The machine's, if no folder has a limit.
     host: Option<Host>,
@@ -279,7 +279,7 @@ mod tests {
             assert_eq!(level(&host, &[("/proc/stat", busier)]), part(0.5));
             assert_eq!(level(&host, &[]), Ok(None));
         }
-        // The root of the second version has no `cpu.max`, and -1 is no limit in the first.
+        // The root of the second version has no `cpu.max`, and -1 means "no limit" in the first.
         let root = [IN_TWO[0], IN_TWO[1], IN_TWO[3], ("/proc/stat", STAT)];
         assert_eq!(level(&root, &[("/proc/stat", busier)]), part(0.5));
         let mut one = IN_ONE.to_vec();

@@ -71,7 +71,7 @@ fn the_last_that_the_log_says_of_the_backend_is_true() {
         assert_eq!(health.failures(), 2);
         let told = heard.0.lock().unwrap().clone();
         match told[..] {
-            // An outage that begins so soon after another is none to be told of.
+            // An outage that begins so soon after another is not told.
             [Level::WARN, Level::INFO] => {}
             [Level::WARN] => assert!(health.is_failing(), "the end was not told"),
             _ => panic!("{told:?}"),

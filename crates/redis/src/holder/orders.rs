@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Nothing, once its lease has run out.
+    /// The units of the other holder: 0 once its lease has run out.
     fn others_hold(&self) -> u64 {
         self.key.own(OTHER).map_or(0, |other| other.units())
     }

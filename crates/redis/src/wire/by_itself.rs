@@ -942,7 +942,7 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
             }
         }
 
-        // And nothing is given back or taken afterwards, but a reset is no question of time.
+        // And nothing is given back or taken afterwards, but a reset does not depend on the time.
         let decided = server.admits(&quota, 1);
         assert!(decided);
         let before = server.state();
@@ -1022,7 +1022,7 @@ fn refills_that_would_come_later_than_exact_numbers_reach_are_no_state() {
         // when a charge asks for more than there ever is
         let reply = server.send(&request(&quota, Mode::Enforce, &[2]));
 
-        // then an empty text stands for what is no state
+        // then an empty text stands for a value that is not a state
         let Value::BulkString(text) = reply else {
             panic!("{reply:?}");
         };

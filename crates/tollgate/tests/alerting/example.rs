@@ -80,7 +80,7 @@ impl Program {
     }
 }
 
-/// Whether a program is no older than each source that cargo lists beside it.
+/// True if a program is at least as new as each source that cargo lists beside it.
 fn is_current(program: &Path) -> bool {
     let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
     let Ok(listed) = fs::read_to_string(program.with_extension("d")) else {

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use tollgate::{Clock, MemoryBackend, Timestamp};
 
-/// Starts at this time, which is no multiple of anything.
+/// Starts at this time, which is not a multiple of anything.
 const START_US: u64 = 1_700_000_000_000_007;
 
 /// Tokio's clock as a backend's.

@@ -99,7 +99,8 @@ fn an_interceptor_cannot_shed_by_what_it_does_not_see() {
     );
 }
 
-/// The layer for messages by itself is no way around, and behind the other layer it does not ask again.
+/// The layer for messages by itself is not a way around, and behind the other layer it does not ask
+/// again.
 #[tokio::test]
 async fn the_layer_for_messages_refuses_calls_under_pressure_too() {
     for behind_another in [false, true] {

@@ -235,7 +235,7 @@ impl Case {
     }
 }
 
-/// True if it is refused; nothing if it is no request.
+/// True if it is refused; `None` if it is not a request.
 async fn answer(service: &Service, ask: &Ask) -> Option<bool> {
     let request = ask.request()?;
     let Ok(response) = service.clone().oneshot(request).await;

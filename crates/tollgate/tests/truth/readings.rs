@@ -127,7 +127,7 @@ async fn read_one(parts: &mut Parts, body: &Bytes, who: Who) -> Reading {
         Who::All => vec![Some(Vec::new())],
         Who::Header => {
             let value = parts.headers.get(HEADER);
-            // Blanks around a value are none of it (RFC 9110, 5.5), and every handler that parses one takes them off.
+            // Blanks around a value are not part of it (RFC 9110, 5.5), and every handler that parses one takes them off.
             vec![present(
                 value.map(|value| value.as_bytes().trim_ascii().to_vec()),
             )]
@@ -300,7 +300,7 @@ fn text(value: Option<&str>) -> Option<Vec<u8>> {
     present(value.map(|value| value.as_bytes().to_vec()))
 }
 
-/// An identity without characters is none.
+/// An identity without characters counts as absent.
 fn present(value: Option<Vec<u8>>) -> Option<Vec<u8>> {
     value.filter(|value| !value.is_empty())
 }

@@ -21,9 +21,9 @@ pub(crate) enum Weakness {
     CookieAsSent,
     /// A header is taken with the blanks around it.
     HeaderAsSent,
-    /// An identity that is there twice is none.
+    /// An identity that is there twice counts as absent.
     TwiceIsNone,
-    /// A host that is there twice is none.
+    /// A host that is there twice counts as absent.
     HostTwiceIsNone,
 }
 

@@ -46,7 +46,7 @@ fn put_us(out: &mut Vec<u8>, us: u64, bytes: usize) {
 }
 
 fn line(random: &mut Random, quota: &Quota) -> Vec<u8> {
-    // Some of them are no states.
+    // Some of them are not states.
     let is_odd = random.below(4) == 0;
     let least = u64::from(!is_odd);
     let (exponent, parts) = quota.reach().unwrap();

@@ -246,7 +246,7 @@ impl Usual {
 /// The mix of calls.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Calls {
-    /// Of every size and shape.
+    /// For quotas of every size and shape.
     Any,
     /// One request each, mostly of one GCRA charge.
     Alone,

@@ -1,4 +1,4 @@
-//! Bodies that are no gRPC messages, wrong messages, and messages of grpc-web.
+//! Bodies that are not gRPC messages, wrong messages, and messages of grpc-web.
 
 use bytes::Bytes;
 use http::Request;

@@ -1,4 +1,5 @@
-//! Requests that tonic serves although they are no calls by the letter of gRPC: by any method of HTTP, of any content type.
+//! Requests that tonic serves although they are not calls by the letter of gRPC: by any method of HTTP, of any content
+//! type.
 
 use std::convert::Infallible;
 
