@@ -192,7 +192,7 @@ pub(crate) fn sparkline(heights: &[u64]) -> String {
     let most = heights.iter().copied().max().unwrap_or_default().max(1);
     let bars = heights.iter().map(|height| {
         let step = u128::from(*height) * 7;
-        // Whatever is not nothing is seen.
+        // Every height above 0 is seen.
         let step = step.div_ceil(most.into());
         BARS[usize::try_from(step).unwrap_or(0).min(7)]
     });

@@ -155,7 +155,7 @@ impl Chart {
                 let mut path = String::new();
                 for (from, to, height) in columns.iter().filter(|(_, _, height)| *height > 0.0) {
                     let (from, to) = (self.at_x(*from), self.at_x(*to));
-                    // Whatever is not nothing is seen.
+                    // Every height above 0 is seen.
                     let top = self.at_y(*height).min(bottom - 1.0);
                     let wide = (to - from - 0.5).max(0.5);
                     let _written = write!(

@@ -212,7 +212,7 @@ impl Verdict {
         };
         Self {
             remaining: remaining.min(charge.quota.capacity()),
-            // Not before the refused charge would pass.
+            // The budget is not full before the refused charge would pass.
             reset_after_us: us,
             us,
             tag,

@@ -80,7 +80,7 @@ impl Population {
         let mut quotas: Vec<Quota> = (0..10).map(|kind| quota(&mut rng, kind % 5)).collect();
         quotas.extend((0..WAITING).map(|_| waiting_quota(&mut rng)));
         let first = quotas.len() - REPLACED;
-        // Of their own, so that the other policies of a seed stay.
+        // These draw from generators of their own, so that the other policies of a seed stay.
         let mut refills = Rng::with_seed(seed.rotate_left(32));
         quotas.extend((0..REFILLED).map(|_| refilled_quota(&mut refills)));
         let mut days = Rng::with_seed(seed.rotate_left(16));

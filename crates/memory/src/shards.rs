@@ -46,7 +46,8 @@ impl Shards {
     /// The number of a key's shard.
     #[inline]
     pub(crate) fn number(&self, lookup: &Lookup<'_>) -> usize {
-        // Not the lowest bits, by which the table finds a key within the shard. The number of shards is a power of two.
+        // The lowest bits are left to the table, which finds a key within the shard by them. The number of shards is a power
+        // of two.
         (lookup.hash >> 40) as usize & (self.0.len() - 1)
     }
 

@@ -19,7 +19,7 @@ pub(crate) async fn within<T>(
     work: impl Future<Output = Result<T, BackendError>>,
 ) -> Result<T, BackendError> {
     timeout(deadline, work).await.unwrap_or_else(|_elapsed| {
-        // Not a time-out, which would say that a decision was late: the caller that hears of this has not waited.
+        // A time-out would say that a decision was late, and the caller that hears of this has not waited.
         Err(BackendError::new(
             FailureKind::Unreachable,
             format!(

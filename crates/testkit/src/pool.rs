@@ -23,7 +23,7 @@ impl<T> Pool<T> {
 
     /// A free server, or a new one.
     pub fn lend(&'static self, start: impl FnOnce() -> T) -> PoolGuard<T> {
-        // Not under the lock: other servers may be given back meanwhile.
+        // The start is outside of the lock: other servers may be given back meanwhile.
         let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         PoolGuard {
             pool: self,

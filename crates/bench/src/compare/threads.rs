@@ -108,7 +108,7 @@ impl Case {
         let theirs = |caller: u32| {
             let _ = black_box(limiter.check_key(&Ipv4Addr::from_bits(caller).into()));
         };
-        // Not counted, because the tables grow.
+        // The first rounds are not counted, because the tables grow.
         self.per_second(&ours);
         self.per_second(&theirs);
         let pairs: Vec<_> = (0..rounds)

@@ -257,7 +257,7 @@ mod tests {
                 assert_eq!(state.0.entries.len(), usize::from(kept > 0));
             }
         }
-        // Not by a clock that is behind the charge, and not in place of another.
+        // Nothing comes back by a clock that is behind the charge, or in place of another charge.
         let mut state = State::default();
         rule.step(&mut state, 1_000, 3, true);
         for (now, at, entered) in [

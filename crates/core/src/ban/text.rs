@@ -143,7 +143,7 @@ mod tests {
             assert_eq!(ban.to_string().parse(), Ok(ban), "{text}");
         }
         assert_eq!(five.to_string(), "5 in 10min for 10min");
-        // What stands behind a doubling is read back, also if the longest ban is the first.
+        // The words behind a doubling are read back, also if the longest ban is the first.
         let level = five.doubling_to(10 * MINUTE).forgiven_after(MINUTE);
         let text = "5 in 10min for 10min doubling to 10min forgiven after min";
         assert_eq!(

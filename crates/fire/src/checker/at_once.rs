@@ -48,7 +48,7 @@ pub(super) fn check_held(
     disturbances: &[Disturbance],
     waits: &[Wait],
 ) -> HeldFindings {
-    // Of clients that hold: one that looks at the end, when all is over, may wait as it likes.
+    // The waits of clients that hold: one that looks at the end, when all is over, may wait as it likes.
     let clients: HashSet<_> = holds.iter().map(|hold| hold.process).collect();
     let waits: Vec<_> = { waits.iter() }
         .filter(|wait| clients.contains(&wait.process))
@@ -280,7 +280,7 @@ mod tests {
         };
         assert_eq!(check_held(&holds, &[], &[wait(7)]).wrong.len(), 1);
         assert_eq!(check_held(&holds, &[], &[wait(0)]).wrong.len(), 0);
-        // Nor is a short one, though a busy machine has many.
+        // A short wait is not an excuse either, though a busy machine has many.
         let short = Wait {
             process: 0,
             from_us: 199 * SECOND,
@@ -290,7 +290,7 @@ mod tests {
         let trouble = Disturbance::trouble(199 * SECOND, 199 * SECOND);
         assert_eq!(wrongs(&holds, &[trouble]), 0);
 
-        // Not if all were taken, nor if they may not have come back,
+        // The refusal is not wrong if all were taken, or if they may not have come back,
         holds.extend(all_taken(190 * SECOND));
         assert_eq!(wrongs(&holds, &[]), 0);
         for hold in &mut holds[1..] {

@@ -171,7 +171,7 @@ impl Course {
         for (position, seen) in self.seen.iter().enumerate() {
             let now = seen.at;
             let before = position.checked_sub(1).and_then(|it| self.seen.get(it));
-            // Of one call the order is unknown.
+            // The order within one call is unknown.
             let is_beside = |other: Option<&Seen>| other.is_some_and(|it| it.at == now);
             let is_one_of_many = is_beside(self.seen.get(position + 1)) || is_beside(before);
             let may_be_lost = disturbances.iter().any(|it| {

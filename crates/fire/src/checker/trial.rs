@@ -139,7 +139,7 @@ impl<'a> Trial<'a> {
             self.ask(&kind, at_us, seen.cost)?,
             self.ask(&harsh, at_us, seen.cost)?,
         );
-        // What may have been taken unheard by a clock that was ahead may not have begun a window, and the one before is back.
+        // A charge that was taken unheard by a clock ahead may not have begun a window, and the window before is back.
         let is_of_later_window = self.most.is_of_window_after(at_us);
         let is_blind_above = is_blind || self.is_one_sided || is_of_later_window;
         allowed(seen, &before, &worst, is_blind_above)?;

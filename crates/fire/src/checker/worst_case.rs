@@ -26,7 +26,7 @@ pub(super) fn exceeded(
     let extra = |from: Moment, to: Moment| {
         let losses = course.losses.iter();
         let losses = losses.filter(|loss| loss.from <= to && loss.to >= from);
-        // Of earlier charges, which are not among those that count here.
+        // Strays belong to earlier charges, which are not among those that count here.
         let strays = course.strays.iter();
         let strays = strays.filter(|stray| stray.from <= to && stray.to >= from);
         let lost = losses.map(|_| whole);

@@ -155,7 +155,7 @@ pin_project! {
     pub struct AnyBody<B> {
         #[pin]
         body: AnyBodyKind<B>,
-        // Of a limiter each. Hardly ever is there one.
+        // One for each limiter. There is hardly ever any.
         watches: Vec<BodyWatch>,
     }
 }

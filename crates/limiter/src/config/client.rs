@@ -26,7 +26,7 @@ pub enum ClientAddressConfig {
     /// The entry of `Forwarded` that trusted proxies wrote: `{ forwarded = { hops = 2 } }`.
     Forwarded(ProxiesConfig),
     /// The one address in a header: `{ header = { name = "cf-connecting-ip", networks = ["173.245.48.0/20"] } }`.
-    // Not `Header`, which the compiler would then spell out as `key::Header` in its errors.
+    // The name is not `Header`: the compiler would then spell out `key::Header` in its errors.
     #[serde(rename = "header")]
     OneHeader {
         /// The header's name.

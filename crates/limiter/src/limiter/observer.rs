@@ -537,7 +537,7 @@ impl DenialLog {
         let Some(verdict) = event.verdict else {
             return;
         };
-        // Not the identity: it may be a secret.
+        // The identity is left out: it may be a secret.
         tracing::debug!(
             policy = event.policy,
             quota = event.quota,

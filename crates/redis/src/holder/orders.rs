@@ -126,7 +126,7 @@ impl World {
                 true
             }
         };
-        // Of a call that is void no answer is awaited.
+        // No process awaits the answer of a void call.
         let is_awaited = self.calls[call].end.is_none();
         assert!(!(is_barred && is_awaited), "{self:?}");
         self.key.tidy(ME);
@@ -220,7 +220,7 @@ impl World {
         assert!(self.lost_leases <= may_be_lost, "{self:#?}");
         if !self.may_have_lost() {
             let known = self.key.total() - self.others_hold();
-            // Whatever the process was given is counted, so that no other is given it as well.
+            // All that the process was given is counted, so that no other is given it as well.
             assert!(known >= self.held, "{self:#?}");
             assert!(
                 self.others_hold() == 1 && self.key.total() <= LIMIT,

@@ -442,7 +442,7 @@ fn credits_of(state: &[u8]) -> Vec<CreditMark> {
 /// Credits of these lengths, the oldest first, all of which an open receipt could still need.
 fn credits_of_lengths(lengths: &[u64; 32]) -> Vec<CreditMark> {
     let credits = (0..).zip(lengths).map(|(n, &length)| {
-        // Neither beginnings nor ends stand in the order of time.
+        // The beginnings and the ends are out of the order of time.
         let (from, last) = (START + 7 * n % 5, START + SECOND + 3 * n % 4);
         [START - 100 + n, from, length, last]
     });

@@ -47,7 +47,7 @@ pub(super) fn judge(line: &Line<'_>, position: usize) -> (Ruling, bool) {
             }
             return (Ruling::Wrong(overlap(line, x, a)), is_after_loss);
         }
-        // Of one call, the order is unknown.
+        // The order within one call is unknown.
         if a.moment < x.moment {
             overtaken = Some(a);
         }

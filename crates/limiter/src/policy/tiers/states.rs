@@ -188,7 +188,7 @@ mod tests {
         // In whatever order they are stated.
         let chain = [("quick", 4), ("slow", 64)];
         assert_eq!(states(8, chain), ["api", "api", "api#slow"]);
-        // Of two that are equally close the slower one comes first.
+        // The slower of two that are equally close comes first.
         let chain = [("quick", 1), ("slow", 64)];
         assert_eq!(states(8, chain), ["api", "api#quick", "api"]);
     }

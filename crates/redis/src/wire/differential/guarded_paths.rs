@@ -214,7 +214,7 @@ fn ban_left_there(random: &mut Random) -> Option<Vec<u8>> {
     let ends = NOW + random.of(&[0, 1, 400, 5_000]) - random.of(&[0, 0, 1]);
     let mut times = [since, ends.max(since), ends.max(since) + 3_000].map(|time| time as f64);
     if random.below(2) == 0 {
-        // None has begun.
+        // No ban has begun.
         (times[0], times[1]) = (0.0, 0.0);
     }
     let count = random.of(&[0, 0, 0, 1, 2, 3, 63, 64, 65]);

@@ -559,7 +559,7 @@ fn an_entry_of_many_is_found_wherever_it_moves() {
     let release = Wish::Release("one".to_owned(), 1);
     for round in 0..100 {
         fleet.now += 50_000;
-        // Of some only half call until the others have expired.
+        // In some rounds only half of the processes call, until the others have expired.
         let silent = if round % 30 > 15 { CROWD / 2 } else { 0 };
         for process in silent..CROWD {
             let (holder, generation) = fleet.processes[process];
@@ -620,7 +620,7 @@ fn what_is_no_state_of_what_is_held_is_left_as_it_is() {
             let redis = &mut fleet.world.redis;
             let mut set = redis::cmd("SET");
             set.arg("one").arg(&foreign).exec(redis).unwrap();
-            // Where the entry of a state would stand, and does in some of these.
+            // The place at which the entry of a state would stand, and does in some of these.
             fleet.places.insert((holder, b"one".to_vec()), 1);
 
             let outcomes = fleet.ask(from, &wishes).0;
@@ -634,7 +634,7 @@ fn what_is_no_state_of_what_is_held_is_left_as_it_is() {
             assert_eq!(found, foreign);
         }
     }
-    // Of another type, alone and beside a state.
+    // A value of another type, alone and beside a state.
     let redis = &mut fleet.world.redis;
     redis::cmd("DEL").arg("one").exec(redis).unwrap();
     let mut push = redis::cmd("RPUSH");

@@ -254,7 +254,7 @@ fn requests_of_each_path(cost: u64) -> Vec<(Quota, Vec<Request>)> {
         ];
         paths.map(|requests| (quota, requests))
     };
-    // Of a drain that is shorter than the narrowest cell.
+    // Its drain is shorter than the narrowest cell.
     let short = halves.burst(400);
     let quotas = [whole, halves, parts, short].into_iter();
     quotas.flat_map(of).collect()

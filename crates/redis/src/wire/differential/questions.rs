@@ -130,7 +130,7 @@ fn families_that_warm_up() -> Vec<Vec<Quota>> {
             gcra(10, second, 9).warm_up(us(2 * second)).cold_factor(9),
             gcra(7, second, 12).warm_up(us(6 * second)),
             gcra(7, second, 12),
-            // Of the same tag as the first, which so might go on in place.
+            // It has the tag of the first, which so might go on in place.
             gcra(10, second, 120),
             gcra(7, second, 5).wait_up_to(us(3 * second)),
         ],

@@ -244,11 +244,11 @@ fn in_every_order_of_three_calls_the_script_holds_what_the_model_holds() {
     let server = Standalone::start();
     let mut orders = Orders::new(&server);
 
-    // Of a key of which nothing is held.
+    // The orders of a key of which nothing is held.
     orders.all_from_here(3);
     orders.has_seen(&ALL);
 
-    // Of one that is full. All calls before this generation were answered, and one process has told.
+    // The orders of a key that is full. All calls before this generation were answered, and one process has told.
     orders.go_to(&Moment::default());
     orders.is_full();
     orders.all_from_here(3);
