@@ -27,6 +27,9 @@ pub(crate) struct Load {
     /// The quota of each caller, such as 10/s or 1000000/day
     #[arg(long)]
     quota: Quota,
+    /// The time that a request waits for its decision, in milliseconds
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..))]
+    deadline_ms: u64,
     /// The way to count, if not the quota's own
     #[arg(long)]
     algorithm: Option<Counting>,
@@ -101,7 +104,11 @@ impl Load {
     }
 
     async fn drive(&self, quota: Quota) -> Result<()> {
-        let backend = RedisBackend::connect(&self.url)
+        let deadline = Duration::from_millis(self.deadline_ms);
+        let backend = RedisBackend::builder(&self.url)
+            .deadline(deadline)
+            .connect_deadline(deadline.max(Duration::from_secs(2)))
+            .connect()
             .await
             .map_err(|error| explained(&error))?;
         let before = backend.stats();

@@ -566,6 +566,7 @@ impl Bench {
         let server = Server::start().await?;
         let backend = RedisBackend::builder(&server.url())
             .deadline(Duration::from_secs(60))
+            .connect_deadline(Duration::from_secs(60))
             .connections(1)
             .connect()
             .await?;

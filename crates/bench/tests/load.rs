@@ -49,6 +49,7 @@ fn one_line_of_json_says_what_was_decided_and_what_it_took() {
             "--in-flight=16",
             "--requests=300",
             "--quota=10/300day",
+            "--deadline-ms=60000",
             &format!("--algorithm={algorithm}"),
         ];
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/patient.rs"]
+mod patient;
 #[path = "support/program.rs"]
 mod program;
 
@@ -10,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tollgate::{Backend, Charge, Key, Mode, Quota, RedisBackend, Scope};
+use tollgate::{Backend, Charge, Key, Mode, Quota, Scope};
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
 use self::program::{Ran, tollgate};
@@ -298,7 +300,7 @@ fn the_memory_of_a_key_is_measured_and_lost_keys_are_told() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let backend = RedisBackend::connect(&server.url()).await.unwrap();
+        let backend = patient::connect(&server.url()).await;
         let quota = Quota::per_day(1).burst(50);
         for caller in 0..20 {
             let charge = Charge {

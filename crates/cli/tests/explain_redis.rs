@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/patient.rs"]
+mod patient;
 #[path = "support/program.rs"]
 mod program;
 #[path = "support/state.rs"]
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::key::Header;
-use tollgate::{Concurrent, Limiter, Policy, Quota, RedisBackend};
+use tollgate::{Concurrent, Limiter, Policy, Quota};
 use tollgate_testkit::Standalone;
 
 use self::program::tollgate;
@@ -44,7 +46,7 @@ fn spend(server: &Standalone, cost: u64) {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let backend = RedisBackend::connect(&server.url()).await.unwrap();
+        let backend = patient::connect(&server.url()).await;
         let quotas = [Quota::per_day(1).burst(50), Quota::per_day(1).burst(1_000)];
         let limiter = Limiter::builder()
             .policy(Policy::new("api", quotas))
@@ -145,7 +147,7 @@ fn a_request_that_would_wait_for_a_place_is_not_waited_for() {
         .unwrap();
     let at_once = Quota::from(Concurrent::at_most(2)).wait_up_to(Duration::from_secs(300));
     let held = runtime.block_on(async {
-        let backend = RedisBackend::connect(&server.url()).await.unwrap();
+        let backend = patient::connect(&server.url()).await;
         let policy = Policy::new("api", at_once).key(Header::new("x-api-key"));
         let limiter = Limiter::builder().policy(policy).backend(backend);
         let limiter = limiter.build().unwrap();

@@ -50,7 +50,7 @@ pub enum Mode {
 /// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 ///
 /// let backend = MemoryBackend::new();
-/// let quota = Quota::per_minute(5);
+/// let quota = Quota::per_day(5);
 /// let three = Charge {
 ///     scope: Scope::of("export", 0, &quota),
 ///     quota: &quota,

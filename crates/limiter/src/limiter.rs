@@ -78,6 +78,7 @@ use crate::{Concurrent, ConfigError, Key, Policy, Quota, RequestView};
 /// budgets. It needs no HTTP:
 ///
 /// ```
+/// use std::time::Duration;
 /// use tollgate::{Limiter, Policy, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -91,7 +92,7 @@ use crate::{Concurrent, ConfigError, Key, Policy, Quota, RequestView};
 /// assert!(limiter.check("send-mail", user).await?.is_allowed());
 /// let third = limiter.check("send-mail", user).await?;
 /// assert!(!third.is_allowed());
-/// assert_eq!(third.retry_after().map(|wait| wait.as_secs_f64().ceil()), Some(180.0));
+/// assert!(third.retry_after().is_some_and(|wait| wait <= Duration::from_secs(180)));
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -145,7 +146,7 @@ impl Limiter {
     /// use tollgate::{Limiter, Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let calls = Policy::new("calls", Quota::per_second(10)).on_demand();
+    /// let calls = Policy::new("calls", Quota::per_hour(10)).on_demand();
     /// let tokens = Policy::new("tokens", Quota::per_minute(10_000)).on_demand();
     /// let limiter = Limiter::builder().policies([calls, tokens]).build()?;
     ///
@@ -203,7 +204,7 @@ impl Limiter {
     /// use tollgate::{Limiter, Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = Limiter::from(Policy::new("render", Quota::per_minute(5)));
+    /// let limiter = Limiter::from(Policy::new("render", Quota::per_hour(5)));
     /// let checked = limiter.check("render", "alice").cost(5).await?;
     ///
     /// // The job failed after two pages: three of five units come back.

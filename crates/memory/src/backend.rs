@@ -69,7 +69,7 @@ impl MemoryBackend {
     /// ```
     /// use tollgate::{Charge, Key, MemoryBackend, Mode, Quota, Scope};
     ///
-    /// let quota = Quota::per_minute(5);
+    /// let quota = Quota::per_day(5);
     /// let charge = Charge {
     ///     scope: Scope::of("mail", 0, &quota),
     ///     quota: &quota,

@@ -4,7 +4,7 @@
 //! use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 //!
 //! let backend = MemoryBackend::new();
-//! let quota = Quota::per_minute(5);
+//! let quota = Quota::per_day(5);
 //! let charge = Charge {
 //!     scope: Scope::of("login", 0, &quota),
 //!     quota: &quota,

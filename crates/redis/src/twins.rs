@@ -11,7 +11,7 @@ use tollgate_testkit::Standalone;
 
 use crate::RedisBackend;
 
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_secs(2);
 const PATIENT: Duration = Duration::from_secs(20);
 
 async fn connect(server: &Standalone) -> RedisBackend {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use common::held::{crowd, hold, put, settles};
 use common::line::until;
-use common::{Budget, HOUR, PATIENT, recovered};
+use common::{Budget, HOUR, Patience, recovered};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -26,12 +26,10 @@ use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Fault, Proxy, Standalone};
 
 /// Short, so that tests are; long enough for a machine that is busy.
-const LEASE: Duration = Duration::from_millis(1_500);
+const LEASE: Duration = Duration::from_secs(4);
 
 async fn holder_at(url: &str) -> RedisBackend {
-    let builder = RedisBackend::builder(url)
-        .held_lease(LEASE)
-        .deadline(PATIENT);
+    let builder = RedisBackend::builder(url).held_lease(LEASE).patient();
     builder.connect().await.unwrap()
 }
 
@@ -118,14 +116,16 @@ async fn what_is_held_for_longer_than_a_lease_stays_held() {
     let uploads = at_once("uploads", 2);
     let _receipt = hold(&backend, &uploads, 2).await.unwrap();
 
-    for _ in 0..40 {
+    let began = Instant::now();
+    for _ in 0..20 {
         sleep(LEASE / 10).await;
         assert_eq!(uploads.taken(&backend).await, 2);
     }
 
     let stats = backend.stats();
-    // Three times in each of four leases.
-    assert!((11..=14).contains(&stats.tells), "{stats:?}");
+    // Three times in each lease, and a tenth earlier at most.
+    let rounds = began.elapsed().as_secs_f64() / LEASE.as_secs_f64() * 3.0;
+    assert!((stats.tells as f64) <= rounds / 0.9 + 1.0, "{stats:?}");
     assert_eq!((stats.lost_leases, stats.twins, stats.held), (0, 0, 2));
 }
 
@@ -165,11 +165,7 @@ async fn pitfall_an_emptied_server_is_told_again_within_one_heartbeat() {
     let held = 5 + more.len() as u64;
     // The one that asked knows by now.
     assert_eq!(other.stats().lost_leases, 1);
-    // A heartbeat and the time over which the keys are spread.
-    sleep(LEASE / 3 + LEASE / 6).await;
-
-    let lost = [&one, &other].map(|process| process.stats().lost_leases);
-    assert_eq!(lost, [1, 1]);
+    until(|| [&one, &other].map(|process| process.stats().lost_leases) == [1, 1]).await;
     assert_eq!(one.stats().held + other.stats().held, held);
     // They stay until they end.
     for receipt in more {
@@ -189,8 +185,8 @@ async fn a_process_that_finds_its_entry_gone_tells_what_it_holds_at_once() {
     let server = Standalone::start();
     // No heartbeat comes while the test runs.
     let long = || RedisBackend::builder(&server.url()).held_lease(Duration::from_secs(3_000));
-    let one = long().deadline(PATIENT).connect().await.unwrap();
-    let other = long().deadline(PATIENT).connect().await.unwrap();
+    let one = long().patient().connect().await.unwrap();
+    let other = long().patient().connect().await.unwrap();
     let uploads = at_once("gone", 3);
     let lost = hold(&one, &uploads, 1).await.unwrap();
     assert_eq!(
@@ -216,8 +212,8 @@ async fn a_process_that_finds_its_entry_gone_tells_what_it_holds_at_once() {
 async fn a_lost_lease_is_counted_once_whatever_finds_it() {
     let server = Standalone::start();
     let long = || RedisBackend::builder(&server.url()).held_lease(HOUR);
-    let one = long().deadline(PATIENT).connect().await.unwrap();
-    let other = long().deadline(PATIENT).connect().await.unwrap();
+    let one = long().patient().connect().await.unwrap();
+    let other = long().patient().connect().await.unwrap();
     let (uploads, wide) = (at_once("gone", 3), at_once("gone", 10));
     let _lost = hold(&one, &uploads, 2).await.unwrap();
     assert_eq!(
@@ -243,7 +239,7 @@ async fn a_lost_lease_is_counted_once_whatever_finds_it() {
 async fn first_acquires_that_come_together_are_no_lost_lease_and_no_reason_to_tell() {
     let server = Standalone::start();
     let builder = RedisBackend::builder(&server.url()).held_lease(HOUR);
-    let backend = builder.deadline(PATIENT).connect().await.unwrap();
+    let backend = builder.patient().connect().await.unwrap();
     let uploads = at_once("uploads", 8);
     let mut holding = JoinSet::new();
     for budget in callers(&uploads, 50) {
@@ -276,18 +272,14 @@ async fn first_acquires_that_come_together_are_no_lost_lease_and_no_reason_to_te
 async fn pitfall_a_lost_answer_and_a_lost_release_are_told_and_hold_nothing() {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
-    let deadline = Duration::from_millis(100);
+    let deadline = Duration::from_secs(2);
     let long = |url: &str| RedisBackend::builder(url).held_lease(Duration::from_secs(3_000));
     let backend = long(&proxy.url())
         .deadline(deadline)
         .connect()
         .await
         .unwrap();
-    let other = long(&server.url())
-        .deadline(PATIENT)
-        .connect()
-        .await
-        .unwrap();
+    let other = long(&server.url()).patient().connect().await.unwrap();
     for (n, fault) in [Fault::Drop, Fault::Truncate, Fault::HalfClose, Fault::Stall]
         .into_iter()
         .enumerate()
@@ -414,12 +406,12 @@ fn a_process_that_was_stopped_for_longer_than_its_lease_says_what_it_lost() {
     });
 }
 
-/// A state in which this many others hold one each, for a second.
+/// A state in which this many others hold one each, for five seconds.
 fn forged(others: u64) -> Vec<u8> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     crowd(
         others,
-        u64::try_from(now.unwrap().as_millis()).unwrap() + 1_000,
+        u64::try_from(now.unwrap().as_millis()).unwrap() + 5_000,
     )
 }
 
@@ -444,7 +436,7 @@ async fn of_more_than_1024_processes_the_next_fails_and_takes_nothing() {
     assert_eq!(room.taken(&backend).await, 1_024);
     assert_eq!(backend.stats().held, 1);
     // Dead processes leave room within a lease.
-    sleep(Duration::from_millis(1_100)).await;
+    sleep(Duration::from_millis(5_100)).await;
     assert!(full.take(&backend, 1).await.unwrap().is_admitted());
     assert_eq!(full.taken(&backend).await, 1);
 }
@@ -501,8 +493,8 @@ async fn after_a_reset_others_take_the_places_until_what_is_still_held_is_told()
     let server = Standalone::start();
     // No beat comes within the first steps.
     let long = || RedisBackend::builder(&server.url()).held_lease(LEASE * 8);
-    let one = long().deadline(PATIENT).connect().await.unwrap();
-    let other = long().deadline(PATIENT).connect().await.unwrap();
+    let one = long().patient().connect().await.unwrap();
+    let other = long().patient().connect().await.unwrap();
     let (uploads, wide) = (at_once("uploads", 3), at_once("uploads", 10));
     let ends_soon = hold(&one, &uploads, 1).await.unwrap();
     let goes_on = hold(&one, &uploads, 2).await.unwrap();
@@ -546,12 +538,14 @@ async fn a_thousand_keys_are_told_three_times_in_a_lease_and_not_more_often() {
         held.push(hold(&backend, &budget, 1).await.unwrap());
     }
 
-    let before = backend.stats();
+    let (before, began) = (backend.stats(), Instant::now());
     sleep(LEASE * 2).await;
     let after = backend.stats();
 
     let tells = after.tells - before.tells;
-    assert!((5_000..=7_500).contains(&tells), "{tells}");
+    // A quarter above what is told in the time that has passed, which a busy machine makes longer.
+    let most = 1_250.0 * 3.0 * began.elapsed().as_secs_f64() / LEASE.as_secs_f64();
+    assert!(tells >= 1_000 && tells as f64 <= most, "{tells} of {most}");
     let calls = after.calls - before.calls;
     assert!(calls * 15 <= tells, "{tells} in {calls} calls");
     assert_eq!((after.held, after.lost_leases), (1_000, 0));
@@ -565,7 +559,7 @@ async fn ten_processes_with_a_thousand_keys_each_tell_at_most_12500_entries_in_t
     let (mut processes, mut holding) = (Vec::new(), JoinSet::new());
     for _ in 0..10 {
         // With the lease that is the default.
-        let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+        let builder = RedisBackend::builder(&server.url()).patient();
         let backend = builder.connect().await.unwrap();
         processes.push(backend.clone());
         let budgets: Vec<_> = callers(&uploads, 1_000).collect();
@@ -585,12 +579,13 @@ async fn ten_processes_with_a_thousand_keys_each_tell_at_most_12500_entries_in_t
     // The first round of each.
     sleep(Duration::from_secs(10)).await;
 
-    let before = stats();
+    let (before, began) = (stats(), Instant::now());
     sleep(Duration::from_secs(10)).await;
     let after = stats();
 
     let (tells, calls) = (after.0 - before.0, after.1 - before.1);
-    assert!((7_500..=12_500).contains(&tells), "{tells}");
+    let most = 1_250.0 * began.elapsed().as_secs_f64();
+    assert!(tells >= 1_000 && tells as f64 <= most, "{tells} of {most}");
     assert!(calls * 15 <= tells, "{tells} in {calls} calls");
     assert_eq!(after.2, 0);
 }
@@ -600,7 +595,7 @@ async fn a_process_that_is_always_in_doubt_about_one_key_keeps_the_leases_of_all
     let server = Standalone::start();
     let lease = LEASE * 2;
     let builder = RedisBackend::builder(&server.url()).held_lease(lease);
-    let backend = builder.deadline(PATIENT).connect().await.unwrap();
+    let backend = builder.patient().connect().await.unwrap();
     let other = holder(&server).await;
     let uploads = at_once("uploads", 1);
     let mut held = Vec::new();
@@ -632,7 +627,7 @@ async fn what_is_held_in_a_cluster_is_told_to_the_node_of_its_slot() {
     let cluster = Cluster::start();
     let builder = RedisBackend::cluster(cluster.urls())
         .held_lease(LEASE)
-        .deadline(PATIENT);
+        .patient();
     let (backend, other) = (
         builder.clone().connect().await.unwrap(),
         builder.connect().await.unwrap(),

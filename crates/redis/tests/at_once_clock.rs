@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::held::{hold, settles};
 use common::line::{NOW_US, set_clock, until};
-use common::{Budget, PATIENT};
+use common::{Budget, Patience};
 use tollgate_core::{Backend, Concurrent};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
@@ -25,7 +25,7 @@ const LONG_US: u64 = 3_600_000_000;
 
 async fn holder(server: &Standalone, lease: Duration) -> RedisBackend {
     let builder = RedisBackend::builder(&server.url()).clock("clock");
-    let builder = builder.held_lease(lease).deadline(PATIENT);
+    let builder = builder.held_lease(lease).patient();
     builder.connect().await.unwrap()
 }
 

@@ -20,7 +20,7 @@ use tollgate_core::{Backend, Concurrent, FailureKind, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Standalone;
 
-const LEASE: Duration = Duration::from_millis(1_500);
+const LEASE: Duration = Duration::from_secs(3);
 
 /// The server's address, set in the process that is stopped. It runs this very test.
 const URL: &str = "TOLLGATE_TEST_STOPPED";

@@ -11,7 +11,7 @@ mod common;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use common::PATIENT;
+use common::Patience;
 use tollgate::{Backend, Ban, Charge, Key, Limiter, Mode, Policy, Quota, Scope};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
@@ -27,7 +27,7 @@ fn login() -> Policy {
 async fn process(server: &Standalone) -> Limiter {
     // Each connection asks for its rights first, and writes for that.
     let backend = RedisBackend::builder(&server.url()).connections(1);
-    let backend = backend.deadline(PATIENT);
+    let backend = backend.patient();
     let backend = backend.connect().await.unwrap();
     Limiter::builder()
         .policy(login())
@@ -137,7 +137,7 @@ async fn commands_of_knocks(
 async fn knocks_on_one_hot_key_cost_redis_the_calls_of_denials_and_one_state_more() {
     let server = Standalone::start();
     let backend = RedisBackend::builder(&server.url()).connections(1);
-    let backend = backend.deadline(PATIENT).connect().await.unwrap();
+    let backend = backend.patient().connect().await.unwrap();
     let (quota, ban) = (Quota::per_day(1), Quota::from(Ban::after(1, 10 * MINUTE)));
     let key = Key::from("mallory");
     let charge = |policy, quota, cost| Charge {

@@ -7,7 +7,7 @@ mod common;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use common::PATIENT;
+use common::{PATIENT, Patience};
 use tokio::task::JoinSet;
 use tollgate::{
     Ban, BanList, BannedCaller, CheckError, FailureKind, Key, Limiter, Policy, Quota, StateName,
@@ -18,7 +18,7 @@ use tollgate_testkit::{Cluster, Sentinels, Standalone};
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn limiter(builder: RedisBackendBuilder) -> Limiter {
-    let backend = builder.deadline(PATIENT).connect_deadline(PATIENT);
+    let backend = builder.patient();
     let ban = Ban::after(3, HOUR);
     let login = Policy::new("login", Quota::per_day(2)).ban(ban);
     let login_too = Policy::new("login-too", Quota::per_day(2)).ban(ban);

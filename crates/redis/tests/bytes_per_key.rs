@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Budget, HOUR, PATIENT, every_algorithm};
+use common::{Budget, HOUR, Patience, every_algorithm};
 use tollgate_core::{Backend, Concurrent, Key, Once, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
@@ -25,7 +25,7 @@ async fn pitfall_a_key_takes_no_more_memory_than_stated() {
         let server = Standalone::start();
         // Nothing is told meanwhile.
         let builder = RedisBackend::builder(&server.url()).held_lease(HOUR);
-        let backend = builder.deadline(PATIENT).connect().await.unwrap();
+        let backend = builder.patient().connect().await.unwrap();
         let used = || {
             let info = server.command(&["INFO", "memory"]);
             let mut lines = info.lines();

@@ -11,7 +11,7 @@ mod common;
 use std::time::Duration;
 
 use common::cluster::{apart, callers, connect, full, on_each_node};
-use common::{Budget, HOUR, PATIENT, every_algorithm, hammer};
+use common::{Budget, HOUR, PATIENT, Patience, every_algorithm, hammer};
 use tokio::time::timeout;
 use tollgate_core::{Backend, Ban, Charge, Decision, Mode, Quota, Scope, Timestamp, Verdict};
 use tollgate_redis::RedisBackend;
@@ -137,13 +137,14 @@ async fn who_is_dropped_between_two_slots_has_taken_nothing() {
 #[tokio::test]
 async fn a_lone_seed_has_all_the_time_that_there_is_to_connect() {
     // given a seed that needs two answers to tell of the slots, and gives each after a sixth of the time
+    let time = Duration::from_secs(12);
     let cluster = Cluster::start();
     let proxy = Proxy::before(cluster.nodes()[0].port());
-    proxy.fail_with(Fault::Delay(PATIENT / 6));
+    proxy.fail_with(Fault::Delay(time / 6));
 
     // when a backend knows no other
     let builder = RedisBackend::cluster([proxy.url()]).deadline(PATIENT);
-    let backend = builder.connect_deadline(PATIENT).connect().await.unwrap();
+    let backend = builder.connect_deadline(time).connect().await.unwrap();
 
     // then it decides
     let budget = Budget::of("lone", Quota::per_hour(10));
@@ -231,7 +232,9 @@ async fn denials_in_several_slots_are_a_strike_in_each() {
 #[tokio::test]
 async fn a_ban_in_force_in_one_slot_lets_nothing_be_a_strike_or_a_charge_in_another() {
     let cluster = Cluster::start();
-    let backend = connect(&cluster).await;
+    // One connection to each node: a second would write when it comes.
+    let builder = RedisBackend::cluster(cluster.urls()).connections(1);
+    let backend = builder.patient().connect().await.unwrap();
     let [one, two] = Guarded::apart(&cluster, "elsewhere", twice_a_day());
     let sets = || {
         let nodes = cluster.nodes().iter();

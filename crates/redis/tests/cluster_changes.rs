@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use common::cluster::{callers, connect, full, on_each_node, slot};
 use common::load::{ask_on, waited_only_until_known};
 use common::watch::Watch;
-use common::{Budget, HOUR, recovered};
+use common::{Budget, HOUR, Patience, recovered};
 use tokio::time::sleep;
 use tollgate_core::{Backend, FailureKind, Outcome, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Standalone};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(90);
 
 /// The number of errors with this code that the nodes have given.
 fn told(cluster: &Cluster, code: &str) -> u64 {
@@ -148,9 +148,9 @@ async fn a_node_that_stalls_under_load_is_replaced_and_keeps_nobody_from_the_oth
 
 async fn fails_over(failure: Failure) {
     let mut cluster = Cluster::start_with_replicas(1);
-    let deadline = Duration::from_millis(500);
-    let builder = RedisBackend::cluster(cluster.urls()).deadline(deadline);
-    let backend = builder.connect().await.unwrap();
+    let deadline = Duration::from_secs(2);
+    let builder = RedisBackend::cluster(cluster.urls()).connect_deadline(deadline * 2);
+    let backend = builder.deadline(deadline).connect().await.unwrap();
     let [on_it, other, another] = on_each_node(&cluster, "failover", Quota::per_day(1_000_000));
     for budget in [&on_it, &other, &another] {
         budget.take(&backend, 1).await.unwrap();
@@ -200,7 +200,9 @@ async fn a_shard_that_is_lost_costs_callers_of_the_others_no_deadline_whether_fu
         }
         // So long that a machine which is busy for seconds does not look like a backend that waits.
         let deadline = Duration::from_secs(60);
-        let builder = RedisBackend::cluster(cluster.urls()).deadline(deadline);
+        let builder = RedisBackend::cluster(cluster.urls())
+            .patient()
+            .deadline(deadline);
         let backend = builder.connect().await.unwrap();
         let [on_it, other, _] = on_each_node(&cluster, "covered", Quota::per_hour(1_000));
         for budget in [&on_it, &other] {
@@ -252,7 +254,8 @@ async fn who_does_not_wait_for_a_cluster_finds_it_when_it_comes() {
     for node in 0..3 {
         cluster.node_mut(node).unwrap().kill();
     }
-    let backend = RedisBackend::cluster(cluster.urls()).start().unwrap();
+    let builder = RedisBackend::cluster(cluster.urls()).patient();
+    let backend = builder.start().unwrap();
     let budget = Budget::of("early", Quota::per_hour(10));
     assert!(budget.take(&backend, 1).await.is_err());
     for node in 0..3 {
@@ -266,7 +269,9 @@ async fn who_does_not_wait_for_a_cluster_finds_it_when_it_comes() {
 #[tokio::test]
 async fn what_all_nodes_were_sent_is_counted() {
     let cluster = Cluster::start();
-    let backend = connect(&cluster).await;
+    // One connection to each node: a second would be counted when it comes.
+    let builder = RedisBackend::cluster(cluster.urls()).connections(1);
+    let backend = builder.patient().connect().await.unwrap();
     let calls = || -> u64 {
         let of = |node: &Standalone| {
             let info = node.command(&["INFO", "commandstats"]);
@@ -291,8 +296,7 @@ async fn what_all_nodes_were_sent_is_counted() {
 #[tokio::test]
 async fn what_cannot_be_given_back_is_counted() {
     let mut cluster = Cluster::start();
-    let deadline = Duration::from_millis(800);
-    let builder = RedisBackend::cluster(cluster.urls()).deadline(deadline);
+    let builder = RedisBackend::cluster(cluster.urls()).patient();
     let backend = builder.connect().await.unwrap();
     let [first, second, _] = on_each_node(&cluster, "lost", Quota::per_hour(10));
     second.take(&backend, 10).await.unwrap();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Budget, HOUR, PATIENT, every_algorithm};
+use common::{Budget, HOUR, Patience, every_algorithm};
 use tollgate_core::{Backend, Key, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
@@ -14,7 +14,7 @@ const TOGETHER: [usize; 5] = [64, 40, 40, 24, 4];
 
 async fn over_one_connection(server: &Standalone) -> RedisBackend {
     let builder = RedisBackend::builder(&server.url()).connections(1);
-    builder.deadline(PATIENT).connect().await.unwrap()
+    builder.patient().connect().await.unwrap()
 }
 
 /// The number of times that the server has run a command, in scripts or outside.

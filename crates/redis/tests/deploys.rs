@@ -10,7 +10,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{PATIENT, older};
+use common::{Patience, older};
 use tollgate::key::Header;
 use tollgate::{Ban, Limiter, Policy, Share};
 use tollgate_redis::RedisBackend;
@@ -28,7 +28,7 @@ fn api() -> Policy {
 }
 
 async fn process(url: &str, policy: Policy) -> Limiter {
-    let backend = RedisBackend::builder(url).deadline(PATIENT);
+    let backend = RedisBackend::builder(url).patient();
     let backend = backend.connect().await.unwrap();
     let limiter = Limiter::builder().policy(policy).backend(backend);
     limiter.build().unwrap()
@@ -39,7 +39,7 @@ async fn a_version_without_bans_enforces_none_strikes_none_and_removes_none() {
     const TEST: &str = "a_version_without_bans_enforces_none_strikes_none_and_removes_none";
 
     if let Some((url, caller)) = older::question() {
-        let builder = RedisBackend::builder(&url).deadline(PATIENT);
+        let builder = RedisBackend::builder(&url).patient();
         return older::ask(builder, login(), &caller).await;
     }
     let server = Standalone::start();
@@ -91,7 +91,7 @@ async fn a_version_without_classes_spends_what_is_kept_and_leaves_a_state_in_whi
         "a_version_without_classes_spends_what_is_kept_and_leaves_a_state_in_which_shares_hold";
 
     if let Some((url, caller)) = older::question() {
-        let builder = RedisBackend::builder(&url).deadline(PATIENT);
+        let builder = RedisBackend::builder(&url).patient();
         return older::ask(builder, api(), &caller).await;
     }
     let server = Standalone::start();

@@ -10,7 +10,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Budget, PATIENT, recovered, refused};
+use common::{Budget, PATIENT, Patience, recovered, refused};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Backend, BackendError, FailureKind, Quota};
@@ -106,7 +106,7 @@ async fn a_right_that_is_missing_is_named_when_the_backend_connects() {
 async fn a_right_that_is_taken_away_is_named_and_decisions_go_on_when_it_is_given_back() {
     let server = Standalone::start();
     allow_all_but(&server, "");
-    let builder = RedisBackend::builder(&as_gate(&server)).deadline(PATIENT);
+    let builder = RedisBackend::builder(&as_gate(&server)).patient();
     let backend = builder.connect().await.unwrap();
     for missing in ["+evalsha", "+time", "+get", "+set", "+setrange"] {
         assert!(budget().take(&backend, 1).await.unwrap().is_admitted());
@@ -210,17 +210,19 @@ async fn a_database_that_the_server_has_not_is_named_as_the_reason() {
 async fn a_connection_that_is_killed_in_use_is_not_put_down_to_tls() {
     // given a decision that waits for a server
     let server = Standalone::start();
-    let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+    let builder = RedisBackend::builder(&server.url()).patient();
     let backend = builder.connections(1).connect().await.unwrap();
     let paused = server.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     assert!(paused.starts_with("+OK"), "{paused}");
     let budget = budget();
     let mut waiting = std::pin::pin!(budget.take(&backend, 1));
-    assert!(
-        timeout(Duration::from_millis(50), waiting.as_mut())
-            .await
-            .is_err()
-    );
+    while !server
+        .command(&["INFO", "clients"])
+        .contains("blocked_clients:1")
+    {
+        let moment = timeout(Duration::from_millis(10), waiting.as_mut()).await;
+        assert!(moment.is_err(), "{moment:?}");
+    }
 
     // when its connection is killed
     let killed = server.command(&["CLIENT", "KILL", "TYPE", "normal"]);

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Budget, HOUR, PATIENT};
+use common::{Budget, HOUR, PATIENT, Patience};
 use redis::Connection;
 use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Receipt, Scope};
 use tollgate_redis::{RedisBackend, StateName};
@@ -182,7 +182,9 @@ impl Mix {
 impl Side {
     async fn of(server: Standalone) -> Self {
         // One call after the other, so that each carries as much as it may.
-        let builder = RedisBackend::builder(&server.url()).connections(1);
+        let builder = RedisBackend::builder(&server.url())
+            .patient()
+            .connections(1);
         let backend = builder.deadline(LONG).connect().await.unwrap();
         let client = redis::Client::open(server.url()).unwrap();
         Self {
@@ -516,7 +518,7 @@ async fn pitfall_no_call_holds_the_server_for_a_millisecond() {
 async fn a_log_that_is_debited_grows_no_longer_than_one_that_is_charged() {
     let quota = Quota::new(1_024, HOUR * 24).using(Algorithm::SlidingLog);
     let server = Standalone::start();
-    let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+    let builder = RedisBackend::builder(&server.url()).patient();
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("debts", quota);
     let client = redis::Client::open(server.url()).unwrap();

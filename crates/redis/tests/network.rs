@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::watch::Watch;
-use common::{Budget, HOUR, PATIENT, connect, recovered};
+use common::{Budget, HOUR, PATIENT, Patience, connect, recovered};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Backend, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
@@ -40,15 +40,17 @@ async fn pitfall_whatever_the_network_does_nothing_is_taken_twice_and_nobody_wai
  {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
-    let deadline = Duration::from_millis(200);
-    let builder = RedisBackend::builder(&proxy.url()).deadline(deadline);
+    let deadline = Duration::from_millis(600);
+    let builder = RedisBackend::builder(&proxy.url())
+        .patient()
+        .deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let faults = [
         Fault::Drop,
         Fault::Truncate,
         Fault::HalfClose,
         Fault::Delay(Duration::from_millis(20)),
-        Fault::Delay(Duration::from_millis(400)),
+        Fault::Delay(deadline * 2),
         Fault::Stall,
     ];
     for (n, fault) in faults.into_iter().enumerate() {
@@ -86,7 +88,7 @@ async fn pitfall_whatever_the_network_does_nothing_is_taken_twice_and_nobody_wai
 async fn connections_that_are_cut_are_made_again() {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
-    let builder = RedisBackend::builder(&proxy.url()).deadline(PATIENT);
+    let builder = RedisBackend::builder(&proxy.url()).patient();
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("cut", Quota::per_hour(10));
     budget.take(&backend, 1).await.unwrap();
@@ -99,7 +101,9 @@ async fn connections_that_are_cut_are_made_again() {
 async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
-    let builder = RedisBackend::builder(&proxy.url()).deadline(Duration::from_secs(2));
+    let builder = RedisBackend::builder(&proxy.url())
+        .patient()
+        .deadline(Duration::from_secs(10));
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("lost", Quota::per_hour(1_000));
     // Both connections have shown that they decide.
@@ -134,8 +138,10 @@ async fn pitfall_what_nobody_waits_for_keeps_a_request_from_its_deadline() {
     // given a charge and its credit
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
-    let deadline = Duration::from_millis(400);
-    let builder = RedisBackend::builder(&proxy.url()).deadline(deadline);
+    let deadline = Duration::from_secs(2);
+    let builder = RedisBackend::builder(&proxy.url())
+        .patient()
+        .deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("unattended", Quota::per_hour(1_000));
     until(|| decisions(&server, 2)).await;
@@ -162,8 +168,10 @@ async fn pitfall_what_nobody_waits_for_keeps_a_request_from_its_deadline() {
 #[tokio::test]
 async fn a_stalled_server_that_goes_on_is_noticed_without_a_request_of_anybodys() {
     let server = Standalone::start();
-    let deadline = Duration::from_millis(100);
-    let builder = RedisBackend::builder(&server.url()).deadline(deadline);
+    let deadline = Duration::from_secs(1);
+    let builder = RedisBackend::builder(&server.url())
+        .patient()
+        .deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("probe", Quota::per_hour(1_000));
     // Both connections have shown that they decide: with one alone there would be none to probe.
@@ -247,7 +255,7 @@ async fn scripts_that_are_flushed_over_a_thousand_times_a_second_cost_nobody_a_d
 async fn a_script_that_was_flushed_costs_one_round_trip_more() {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
-    let builder = RedisBackend::builder(&proxy.url()).deadline(PATIENT);
+    let builder = RedisBackend::builder(&proxy.url()).patient();
     let backend = builder.connect().await.expect("a server");
     let budget = Budget::of("once more", lasting(100));
     until(|| decisions(&server, 2)).await;
@@ -267,7 +275,7 @@ async fn a_script_that_was_flushed_costs_one_round_trip_more() {
 async fn an_answer_that_breaks_off_is_a_broken_connection_and_not_another_server() {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
-    let builder = RedisBackend::builder(&proxy.url()).deadline(PATIENT);
+    let builder = RedisBackend::builder(&proxy.url()).patient();
     let backend = builder.connect().await.expect("a server");
     let budget = Budget::of("half", lasting(100));
     recovered(&backend, &budget).await;
@@ -286,7 +294,9 @@ async fn an_answer_that_breaks_off_is_a_broken_connection_and_not_another_server
 async fn what_was_charged_before_a_loss_may_be_given_back_after_it() {
     let server = Standalone::start();
     let proxy = Proxy::before(server.port());
-    let builder = RedisBackend::builder(&proxy.url()).deadline(Duration::from_millis(300));
+    let builder = RedisBackend::builder(&proxy.url())
+        .patient()
+        .deadline(Duration::from_millis(300));
     let backend = builder.connect().await.expect("a server");
     let other = connect(&server).await;
     let quota = lasting(10).using(tollgate_core::Algorithm::SlidingWindow);

@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::{Budget, PATIENT};
+use common::{Budget, Patience};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Backend, BackendError, FailureKind, Quota};
@@ -126,7 +126,7 @@ fn whoever_asks_a_cluster_through_a_runtime_that_has_ended_is_told_at_once() {
 fn what_is_given_back_through_a_runtime_that_has_ended_is_counted_as_lost() {
     let server = Standalone::start();
     for first in runtimes() {
-        let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+        let builder = RedisBackend::builder(&server.url()).patient();
         let backend = first.block_on(builder.connect()).unwrap();
         let budget = Budget::of("lost", Quota::per_hour(1_000));
         let charges = [budget.charge(1)];

@@ -9,7 +9,7 @@ use std::env;
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-use common::{Budget, HOUR, PATIENT, every_algorithm};
+use common::{Budget, HOUR, Patience, every_algorithm};
 use tollgate_core::Backend;
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Standalone, shift_clock};
@@ -65,7 +65,7 @@ async fn pitfall_eight_processes_with_clocks_hours_apart_admit_exactly_what_the_
 
 /// The work of each of the eight.
 async fn hammer(url: &str) {
-    let builder = RedisBackend::builder(url).deadline(PATIENT);
+    let builder = RedisBackend::builder(url).patient();
     let backend = builder.connect().await.unwrap();
     let mut said = seconds().to_string();
     // Nothing drains meanwhile.

@@ -11,7 +11,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Budget, PATIENT, recovered};
+use common::{Budget, PATIENT, Patience, recovered};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{FailureKind, Quota};
@@ -28,7 +28,7 @@ struct Given {
 impl Given {
     async fn with(options: &[&str]) -> Self {
         let server = Arc::new(Standalone::start_with(options));
-        let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+        let builder = RedisBackend::builder(&server.url()).patient();
         let backend = builder.connect().await.unwrap();
         let budget = Budget::of("refused", Quota::per_hour(10));
         assert!(budget.take(&backend, 1).await.unwrap().is_admitted());

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Budget, HOUR, PATIENT, every_algorithm};
+use common::{Budget, HOUR, Patience, every_algorithm};
 use tokio::time::timeout;
 use tollgate_core::{Backend, Key, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
@@ -176,7 +176,7 @@ async fn moving(
     number: u64,
     restrict: impl Fn(),
 ) -> Result<(), String> {
-    let builder = builder.clone().partitions(1).deadline(PATIENT);
+    let builder = builder.clone().partitions(1).patient();
     let backend = builder.connect().await.map_err(|error| error.to_string())?;
     let quota = Quota::per_hour(10);
     let budget = |key: u64| Budget {
@@ -214,7 +214,7 @@ async fn moving(
 
 /// Every command that the backend ever sends while no slot migrates.
 async fn everything(builder: &RedisBackendBuilder, policy: &str) -> Result<(), String> {
-    let builder = builder.clone().deadline(PATIENT).connections(1);
+    let builder = builder.clone().patient().connections(1);
     let connecting = timeout(Duration::from_secs(10), builder.connect()).await;
     let backend = connecting
         .map_err(|_| "no connection".to_owned())?

@@ -7,7 +7,7 @@ mod common;
 use std::error::Error;
 use std::time::Duration;
 
-use common::{Budget, PATIENT};
+use common::{Budget, PATIENT, Patience};
 use tokio::time::timeout;
 use tollgate_core::{Backend, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
@@ -123,7 +123,7 @@ async fn a_backend_that_works_does_not_show_its_password() {
 
     let builder = RedisBackend::builder(&url).hash_identities(SECRET);
     is_secret_kept(&format!("{builder:?} {builder:#?}"));
-    let backend = builder.deadline(PATIENT).connect().await.unwrap();
+    let backend = builder.patient().connect().await.unwrap();
     let budget = Budget::of("secret", Quota::per_hour(1));
     let decision = backend.decide(&[budget.charge(1)]).await.unwrap();
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::load::{Asked, ask_on, waited_only_until_known};
 use common::watch::Watch;
-use common::{Budget, HOUR, PATIENT, recovered};
+use common::{Budget, HOUR, PATIENT, Patience, recovered};
 use tokio::time::sleep;
 use tollgate_core::{Backend, Ban, Charge, Key, Mode, Quota, Scope, Timestamp};
 use tollgate_redis::RedisBackend;
@@ -38,8 +38,10 @@ async fn a_master_that_stalls_under_load_costs_no_request_more_than_its_deadline
 
 async fn fails_over(failure: Failure) {
     let mut all = Sentinels::start();
-    let deadline = Duration::from_millis(500);
-    let builder = RedisBackend::sentinel(all.master_name(), all.urls()).deadline(deadline);
+    let deadline = Duration::from_secs(2);
+    let builder = RedisBackend::sentinel(all.master_name(), all.urls())
+        .connect_deadline(deadline * 2)
+        .deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("failover", Quota::per_day(1_000_000));
     budget.take(&backend, 1).await.unwrap();
@@ -90,7 +92,7 @@ async fn a_failover_that_was_planned_costs_at_most_one_full_budget_though_the_ol
     let all = Sentinels::start();
     let connect = || async {
         let builder = RedisBackend::sentinel(all.master_name(), all.urls());
-        builder.deadline(PATIENT).connect().await.unwrap()
+        builder.patient().connect().await.unwrap()
     };
     let backends = [connect().await, connect().await];
     let (burst, each_second) = (200, 200);
@@ -168,7 +170,7 @@ async fn a_failover_that_was_planned_is_noticed_without_the_right_to_subscribe()
         .urls()
         .map(|url| url.replace("redis://", "redis://gate:pw@"));
     let backend = RedisBackend::sentinel(all.master_name(), urls);
-    let backend = backend.deadline(PATIENT).connect().await.unwrap();
+    let backend = backend.patient().connect().await.unwrap();
     let budget = Budget::of("asked", Quota::per_hour(1_000_000));
     budget.take(&backend, 1).await.unwrap();
     let old = all.servers().iter().position(is_master).unwrap();
@@ -225,7 +227,7 @@ async fn where_a_replica_must_follow_decisions_go_on_as_soon_as_the_new_master_t
             }
         }
         let builder = RedisBackend::sentinel(all.master_name(), all.urls());
-        let backend = builder.deadline(PATIENT).connect().await.unwrap();
+        let backend = builder.patient().connect().await.unwrap();
         let budget = Budget::of("followed", Quota::per_hour(1_000_000));
         recovered(&backend, &budget).await;
         let old = all.servers().iter().position(is_master).unwrap();
@@ -279,8 +281,13 @@ async fn a_sentinel_that_is_gone_leaves_the_others_and_a_silent_one_too() {
     let [first, second, third] = all.urls();
     all.sentinels()[0].stall();
     let urls = ["redis://127.0.0.1:1/".to_owned(), first, second, third];
-    let backend = RedisBackend::sentinel(all.master_name(), urls);
-    let backend = backend.connect().await.unwrap();
+    // The silent one costs a fifth of the time.
+    let backend = RedisBackend::sentinel(all.master_name(), urls).deadline(PATIENT);
+    let backend = backend
+        .connect_deadline(PATIENT / 4)
+        .connect()
+        .await
+        .unwrap();
     all.sentinels()[0].go_on();
     recovered(&backend, &Budget::of("others", Quota::per_hour(10))).await;
 }
@@ -302,7 +309,7 @@ async fn standing(backend: &RedisBackend, ban: &Budget, caller: &Key) -> (Option
 async fn a_ban_and_a_strike_that_the_replica_has_seen_outlive_a_failover_with_the_same_end() {
     // given a caller that is banned, and one with a strike
     let mut all = Sentinels::start();
-    let builder = RedisBackend::sentinel(all.master_name(), all.urls()).deadline(PATIENT);
+    let builder = RedisBackend::sentinel(all.master_name(), all.urls()).patient();
     let backend = builder.connect().await.unwrap();
     let quota = Quota::from(Ban::after(2, HOUR).lasting(HOUR * 24));
     let ban = Budget {

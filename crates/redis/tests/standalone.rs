@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::task::Poll;
 use std::time::Duration;
 
-use common::{Budget, HOUR, PATIENT, connect, every_algorithm, hammer};
+use common::{Budget, HOUR, PATIENT, Patience, connect, every_algorithm, hammer};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Algorithm, Backend, FailureKind, Key, Quota, Timestamp};
 use tollgate_redis::{RedisBackend, StateName};
@@ -61,7 +61,7 @@ async fn who_is_dropped_while_waiting_takes_nothing() {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(Duration::from_secs(10), settled)
+    timeout(PATIENT, settled)
         .await
         .expect("exactly what was answered is taken");
 }
@@ -297,7 +297,9 @@ async fn settings_that_make_no_sense_are_refused_by_name() {
 #[tokio::test]
 async fn the_backend_counts_what_the_server_counts() {
     let server = Standalone::start();
-    let builder = RedisBackend::builder(&server.url()).connections(1);
+    let builder = RedisBackend::builder(&server.url())
+        .patient()
+        .connections(1);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("counted", Quota::per_hour(1_000));
     let received = || {
@@ -322,7 +324,7 @@ async fn the_backend_counts_what_the_server_counts() {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 async fn connect_once(server: &Standalone) -> RedisBackend {
     let builder = RedisBackend::builder(&server.url()).connections(1);
-    builder.deadline(PATIENT).connect().await.unwrap()
+    builder.patient().connect().await.unwrap()
 }
 
 #[tokio::test]
@@ -362,11 +364,17 @@ async fn a_lone_request_that_is_dropped_at_any_time_takes_nothing() {
         if n % 5 > 0 && timeout(Duration::from_micros(n), call).await.is_ok() {
             answered += 1;
         }
+        // Some are answered on a slow machine, too.
+        if n % 50 == 0 {
+            backend.decide(&[budget.charge(1)]).await.unwrap();
+            answered += 1;
+        }
         if let Some(other) = other {
             other.await.unwrap();
         }
     }
-    assert!((1..600).contains(&answered), "{answered}");
+    // Each fifth is never polled.
+    assert!((12..600).contains(&answered), "{answered}");
 
     let settled = async {
         while budget.remaining(&backend).await != 10_000 - answered {
@@ -383,6 +391,7 @@ async fn a_request_that_is_polled_too_late_is_not_sent() {
     let server = Standalone::start();
     let builder = RedisBackend::builder(&server.url()).connections(1);
     let deadline = Duration::from_millis(50);
+    let builder = builder.connect_deadline(PATIENT);
     let backend = builder.deadline(deadline).connect().await.unwrap();
     let budget = Budget::of("late", Quota::per_hour(100));
 
@@ -391,5 +400,6 @@ async fn a_request_that_is_polled_too_late_is_not_sent() {
 
     let kind = call.await.unwrap_err().kind();
     assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind:?}");
-    assert_eq!(budget.remaining(&backend).await, 100);
+    let patient = connect(&server).await;
+    assert_eq!(budget.remaining(&patient).await, 100);
 }

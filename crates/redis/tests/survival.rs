@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::watch::Watch;
-use common::{Budget, PATIENT, connect, recovered, refused};
+use common::{Budget, Patience, connect, recovered, refused};
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Backend, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
@@ -70,7 +70,10 @@ async fn pitfall_a_server_that_was_restarted_is_found_again() {
 async fn who_does_not_wait_for_the_server_finds_it_when_it_comes() {
     let mut server = Standalone::start();
     server.kill();
-    let backend = RedisBackend::builder(&server.url()).start().unwrap();
+    let backend = RedisBackend::builder(&server.url())
+        .patient()
+        .start()
+        .unwrap();
     let budget = Budget::of("early", Quota::per_hour(10));
 
     let error = budget.take(&backend, 1).await.unwrap_err();
@@ -86,8 +89,10 @@ async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     const IN_THE_FIRST_CALLS: usize = 64;
 
     let server = Standalone::start();
-    let deadline = Duration::from_millis(500);
-    let builder = RedisBackend::builder(&server.url()).deadline(deadline);
+    let deadline = Duration::from_secs(2);
+    let builder = RedisBackend::builder(&server.url())
+        .patient()
+        .deadline(deadline);
     let backend = builder.connect().await.unwrap();
     let budget = Budget::of("stalled", Quota::per_hour(1_000));
     budget.take(&backend, 1).await.unwrap();
@@ -133,7 +138,7 @@ async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
 async fn beyond_the_bound_of_the_queue_requests_fail_at_once() {
     let server = Standalone::start();
     let builder = RedisBackend::builder(&server.url()).max_waiting(10);
-    let backend = builder.deadline(PATIENT).connect().await.unwrap();
+    let backend = builder.patient().connect().await.unwrap();
     let budget = Budget::of("overload", Quota::per_hour(1_000));
 
     server.stall();
@@ -199,7 +204,7 @@ fn a_credit_is_lost_with_the_process_that_gave_it() {
     let first = process();
     first.block_on(async {
         let url = format!("redis://127.0.0.1:{}/", network.port());
-        let backend = RedisBackend::builder(&url).deadline(PATIENT);
+        let backend = RedisBackend::builder(&url).patient();
         let backend = backend.connect().await.unwrap();
         let charges = [budget.charge(4)];
         let decision = backend.decide(&charges).await.unwrap();

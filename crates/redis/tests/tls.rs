@@ -4,18 +4,15 @@ mod common;
 
 use std::error::Error;
 
-use common::{Budget, HOUR, PATIENT, every_algorithm, refused};
+use common::{Budget, HOUR, Patience, every_algorithm, refused};
 use tollgate_core::Quota;
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Tls;
 
-/// A busy machine takes its time for a handshake whose arithmetic is not optimised.
-fn patient(builder: RedisBackendBuilder) -> RedisBackendBuilder {
-    builder.deadline(PATIENT).connect_deadline(PATIENT)
-}
-
 fn trusting(tls: &Tls) -> RedisBackendBuilder {
-    patient(RedisBackend::builder(&tls.url())).certificate_authority(tls.authority())
+    RedisBackend::builder(&tls.url())
+        .patient()
+        .certificate_authority(tls.authority())
 }
 
 #[tokio::test]
@@ -34,7 +31,7 @@ async fn a_server_of_an_authority_of_ones_own_decides() {
 #[tokio::test]
 async fn the_nodes_of_a_cluster_are_spoken_to_by_tls_as_the_first_is() {
     let tls = Tls::start_cluster();
-    let builder = patient(RedisBackend::cluster([tls.url()]));
+    let builder = RedisBackend::cluster([tls.url()]).patient();
     let backend = builder.certificate_authority(tls.authority());
     let backend = backend.connect().await.unwrap();
     let budget = Budget::of("tls-cluster", Quota::per_hour(1));
@@ -55,7 +52,7 @@ async fn the_nodes_of_a_cluster_are_spoken_to_by_tls_as_the_first_is() {
 async fn a_master_is_spoken_to_by_tls_as_its_sentinels_are() {
     let tls = Tls::start();
     let (_sentinel, url) = tls.sentinel("budgets");
-    let builder = patient(RedisBackend::sentinel("budgets", [url]));
+    let builder = RedisBackend::sentinel("budgets", [url]).patient();
     let backend = builder.certificate_authority(tls.authority());
     let backend = backend.connect().await.unwrap();
     let budget = Budget::of("tls-sentinel", Quota::per_hour(1));
@@ -106,7 +103,7 @@ async fn who_cannot_be_trusted_is_not_and_the_error_says_why() {
         (RedisBackend::builder(&encrypted), "(rediss://)"),
     ];
     for (builder, word) in cases {
-        let why = refused(builder).await;
+        let why = refused(builder.patient()).await;
         assert!(why.contains(word), "{word}: {why}");
     }
 }

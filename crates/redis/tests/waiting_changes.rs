@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use common::cluster::slot;
 use common::line::{NOW_US, Process, leaves, set_clock, until};
-use common::{Budget, PATIENT, older};
+use common::{Budget, PATIENT, Patience, older};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tollgate::{Policy, Quota};
@@ -199,7 +199,7 @@ async fn a_version_without_waiting_leaves_the_line_as_it_is_and_its_failure_rule
 
     // The older version's quota lets no request wait, and it hears what a server makes of its script.
     if let Some((url, quota)) = older::question() {
-        let builder = RedisBackend::builder(&url).clock("clock").deadline(PATIENT);
+        let builder = RedisBackend::builder(&url).clock("clock").patient();
         return older::ask(builder, Policy::new("smooth", &*quota), "alice").await;
     }
     let server = Standalone::start();

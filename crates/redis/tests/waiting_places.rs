@@ -64,12 +64,13 @@ async fn a_place_that_another_process_frees_is_found_with_the_next_question() {
     let released = asked(&one);
     drop(held);
     until(|| asked(&one) > released).await;
-    let free = asked(&other);
+    let (free, freed_at) = (asked(&other), Instant::now());
     let first = first.await.unwrap().unwrap();
 
     assert!(first.is_allowed());
-    // One may have been under way, and one finds it.
-    assert!(asked(&other) - free <= 2);
+    // One may have been under way, one finds it, and the server may take its time to free it.
+    let most = 2 + freed_at.elapsed().as_micros() / PAUSE.as_micros();
+    assert!(u128::from(asked(&other) - free) <= most);
     // The next of the same process is woken and asks at once, however often it would have asked by itself.
     drop(first);
     assert!(second.await.unwrap().unwrap().is_allowed());

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Budget, PATIENT, recovered, refused};
+use common::{Budget, Patience, recovered, refused};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tollgate_core::{Backend, FailureKind, Quota};
@@ -103,7 +103,7 @@ async fn a_user_without_the_rights_is_told_so_and_decides_when_they_are_given() 
     let builder = RedisBackend::builder(&server.url())
         .username("gate")
         .password("s3cret")
-        .deadline(PATIENT);
+        .patient();
     assert!(!format!("{builder:?}").contains("s3cret"));
 
     let why = refused(builder.clone()).await;
@@ -138,7 +138,7 @@ async fn who_we_are_and_where_is_as_it_was_set() {
         .client_name("shop-7");
     let backend = builder
         .hash_identities("key")
-        .deadline(PATIENT)
+        .patient()
         .connect()
         .await
         .unwrap();
@@ -151,7 +151,7 @@ async fn who_we_are_and_where_is_as_it_was_set() {
         "{clients}"
     );
     assert!(server.command(&["INFO", "keyspace"]).contains("db3:keys=1"));
-    let other = RedisBackend::builder(&format!("{}3", server.url()));
+    let other = RedisBackend::builder(&format!("{}3", server.url())).patient();
     let same_key = other
         .clone()
         .hash_identities("key")

@@ -14,8 +14,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
-use common::at_a_standstill;
 use common::served::{Served, Whole};
+use common::{PATIENT, at_a_standstill, in_redis};
 use http::{HeaderValue, Request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -37,7 +37,7 @@ fn orders(backend: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> Limiter {
 /// A limiter in memory, one on Redis, and the server.
 async fn everywhere() -> ([Limiter; 2], Standalone) {
     let server = Standalone::start();
-    let redis = RedisBackend::connect(&server.url()).await.unwrap();
+    let redis = in_redis(&server.url()).await;
     let memory = at_a_standstill().0;
     let limiters = [
         orders(|builder| builder.backend(memory)),
@@ -103,7 +103,8 @@ async fn a_retry_after_a_lost_answer_is_not_charged_again() {
 
 /// A limiter of orders on the Redis at this address, which refuses while that does not answer.
 async fn strict(url: &str, deadline: Duration) -> Limiter {
-    let backend = RedisBackend::builder(url).deadline(deadline).connect();
+    let backend = RedisBackend::builder(url).deadline(deadline);
+    let backend = backend.connect_deadline(PATIENT).connect();
     let policy = Policy::new("orders", Quota::per_day(100)).on_failure(OnFailure::Deny);
     let limiter = Limiter::builder().policy(policy.once(Once::default()));
     limiter.backend(backend.await.unwrap()).build().unwrap()
@@ -174,10 +175,10 @@ async fn a_check_whose_answer_from_redis_is_late_is_charged_once() {
     let server = Standalone::start();
     let direct = strict(&server.url(), PATIENCE).await;
     let proxy = Proxy::before(server.port());
-    let limiter = strict(&proxy.url(), Duration::from_millis(500)).await;
+    let limiter = strict(&proxy.url(), Duration::from_secs(3)).await;
     assert_eq!(rest(&limiter, "late").await, 100);
 
-    proxy.fail_with(Fault::Delay(Duration::from_millis(1_000)));
+    proxy.fail_with(Fault::Delay(Duration::from_secs(6)));
     let asked = limiter.check("orders", "late").id("order-7").await;
     asked.unwrap_err();
     proxy.fail_with(Fault::None);

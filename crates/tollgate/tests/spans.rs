@@ -6,6 +6,8 @@
     reason = "a test says what it expects by panicking"
 )]
 
+mod common;
+
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -134,14 +136,14 @@ async fn a_request_through_the_layer_leaves_its_decision_on_its_span() {
     use std::convert::Infallible;
 
     use http::{Request, Response};
-    use tollgate::{OnFailure, RateLimitLayer, RedisBackend};
+    use tollgate::{OnFailure, RateLimitLayer};
     use tollgate_testkit::Standalone;
     use tower::{Layer as _, ServiceExt, service_fn};
     use tracing::Instrument;
 
     // given
     let server = Standalone::start();
-    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let backend = common::in_redis(&server.url()).await;
     let open = Policy::new("open", Quota::per_day(1)).key(Header::new("x-open"));
     let open = open.on_missing(tollgate::OnMissing::Pass);
     let closed = Policy::new("closed", Quota::per_day(1)).key(Header::new("x-closed"));
@@ -182,13 +184,12 @@ async fn a_request_through_the_layer_leaves_its_decision_on_its_span() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn each_call_to_redis_has_a_span_at_debug_and_no_decision_has_one() {
-    use tollgate::RedisBackend;
     use tollgate_testkit::Standalone;
     use tracing_subscriber::filter::LevelFilter;
 
     // given
     let server = Standalone::start();
-    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let backend = common::in_redis(&server.url()).await;
     let policy = Policy::new("api", Quota::per_day(9));
     let limiter = Limiter::builder().policy(policy).backend(backend);
     let limiter = limiter.build().unwrap();

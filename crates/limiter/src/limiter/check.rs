@@ -107,9 +107,9 @@ impl<'a> Check<'a> {
     /// use tollgate::{Limiter, Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = Limiter::from(Policy::new("mail", [Quota::per_minute(100), Quota::per_day(250)]));
+    /// let limiter = Limiter::from(Policy::new("mail", [Quota::per_hour(100), Quota::per_day(250)]));
     ///
-    /// // A worker that sends mails in batches: 80, and then the rest of the minute.
+    /// // A worker that sends mails in batches: 80, and then the rest of the hour.
     /// let batch = limiter.check("mail", "alice").up_to(80).await?;
     /// assert_eq!(batch.granted(), 80);
     /// let batch = limiter.check("mail", "alice").up_to(80).await?;
@@ -139,7 +139,7 @@ impl<'a> Check<'a> {
     /// use tollgate::{Limiter, Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = Limiter::from(Policy::new("mail", Quota::per_minute(100)));
+    /// let limiter = Limiter::from(Policy::new("mail", Quota::per_day(100)));
     /// limiter.check("mail", "alice").cost(85).await?;
     ///
     /// // A batch of fewer than twenty is not worth a connection.
@@ -166,7 +166,7 @@ impl<'a> Check<'a> {
     /// use tollgate::{Limiter, Once, Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = Limiter::from(Policy::new("orders", Quota::per_minute(10)).once(Once::default()));
+    /// let limiter = Limiter::from(Policy::new("orders", Quota::per_day(10)).once(Once::default()));
     /// let first = limiter.check("orders", "alice").id("order-7").await?;
     /// let retry = limiter.check("orders", "alice").id("order-7").await?;
     /// assert!(first.is_allowed() && retry.is_allowed());
@@ -322,13 +322,13 @@ impl<'a> IntoFuture for Check<'a> {
 /// use tollgate::{Limiter, Policy, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let quota = Quota::per_second(100).burst(2).wait_up_to(Duration::from_secs(1));
+/// let quota = Quota::per_second(1).burst(2).wait_up_to(Duration::from_secs(2));
 /// let limiter = Limiter::from(Policy::new("mail", quota));
 ///
 /// let first = limiter.acquire("mail", "alice").cost(2).await?;
 /// assert_eq!(first.waited(), Duration::ZERO);
 /// let second = limiter.acquire("mail", "alice").await?;
-/// assert!(second.is_allowed() && second.waited() <= Duration::from_millis(10));
+/// assert!(second.is_allowed() && second.waited() <= Duration::from_secs(1));
 /// // The turn after that is further away than this caller waits.
 /// let third = limiter.acquire("mail", "alice").up_to(Duration::ZERO).await?;
 /// assert!(!third.is_allowed());

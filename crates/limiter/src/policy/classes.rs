@@ -56,7 +56,7 @@ impl Policy {
     /// use tollgate::{Limiter, Policy, Quota, Share, key};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let api = Policy::new("api", Quota::per_minute(100))
+    /// let api = Policy::new("api", Quota::per_day(100))
     ///     .class_by(key::Header::new("x-class"))
     ///     .keep_for("critical", Share::percent(20))
     ///     .keep_for("normal", Share::percent(10));

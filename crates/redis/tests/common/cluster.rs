@@ -7,10 +7,10 @@ use tollgate_core::{Key, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Cluster;
 
-use super::{Budget, PATIENT};
+use super::{Budget, PATIENT, Patience};
 
 pub(crate) async fn connect(cluster: &Cluster) -> RedisBackend {
-    let builder = RedisBackend::cluster(cluster.urls()).deadline(PATIENT);
+    let builder = RedisBackend::cluster(cluster.urls()).patient();
     builder.connect().await.unwrap()
 }
 

@@ -10,7 +10,7 @@ use tollgate::{CheckOutcome, Event, Limiter, Policy};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Standalone;
 
-use super::PATIENT;
+use super::{PATIENT, Patience};
 
 /// The server's time at first, in µs.
 pub(crate) const NOW_US: u64 = 2_000_000_000_000_000;
@@ -25,7 +25,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) async fn connect(builder: RedisBackendBuilder, quota: &str) -> Self {
-        Self::of(builder.deadline(PATIENT), quota).await
+        Self::of(builder.patient(), quota).await
     }
 
     /// A process with a deadline of its own for answers.

@@ -67,11 +67,22 @@ impl Budget {
     }
 }
 
-/// A deadline that a busy machine keeps: few of these tests are about time.
-pub(crate) const PATIENT: Duration = Duration::from_secs(5);
+/// Longer than a busy machine holds anything up: few of these tests are about time.
+pub(crate) const PATIENT: Duration = Duration::from_secs(60);
+
+/// Deadlines that a busy machine keeps.
+pub(crate) trait Patience {
+    fn patient(self) -> Self;
+}
+
+impl Patience for RedisBackendBuilder {
+    fn patient(self) -> Self {
+        self.deadline(PATIENT).connect_deadline(PATIENT)
+    }
+}
 
 pub(crate) async fn connect(server: &Standalone) -> RedisBackend {
-    let builder = RedisBackend::builder(&server.url()).deadline(PATIENT);
+    let builder = RedisBackend::builder(&server.url()).patient();
     builder.connect().await.unwrap()
 }
 
@@ -93,9 +104,7 @@ pub(crate) async fn recovered(backend: &RedisBackend, budget: &Budget) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(Duration::from_secs(20), again)
-        .await
-        .expect("recovers");
+    timeout(PATIENT, again).await.expect("recovers");
 }
 
 /// The number of admitted requests, out of so many from each backend, all at once, for these budgets in turn.

@@ -132,7 +132,9 @@ fn each_alert_fires_while_something_is_wrong_and_resolves_afterwards() {
     let (lend, lent) = mpsc::channel();
     let parted = Server::start(
         async move || {
-            let backend = on(&network).prefix("parted");
+            let backend = on(&network)
+                .prefix("parted")
+                .deadline(Duration::from_secs(2));
             let backend = backend.connect().await.unwrap();
             let places = Policy::new("places", Concurrent::at_most(5));
             let builder = Limiter::builder().policies([api(), places]);
@@ -202,8 +204,10 @@ fn each_alert_fires_while_something_is_wrong_and_resolves_afterwards() {
         ("operated", operated.address),
         ("operated-fleet", operated_fleet.address),
     ]);
-    eventually(|| "scraped".to_owned(), || prometheus.scraped() == 5);
-    assert_eq!(prometheus.firing(), BTreeSet::new());
+    let firing = || format!("{:?}", prometheus.firing());
+    eventually(firing, || {
+        prometheus.scraped() == 5 && prometheus.firing().is_empty()
+    });
 
     // when everything is wrong
     slow_network.set(Weather {
@@ -263,9 +267,9 @@ fn each_alert_fires_while_something_is_wrong_and_resolves_afterwards() {
     operated.switch("on");
 
     // then each resolves
-    let firing = || format!("{:?}", prometheus.firing());
-    eventually(firing, || prometheus.firing().is_empty());
-    assert_eq!(prometheus.scraped(), 5);
+    eventually(firing, || {
+        prometheus.firing().is_empty() && prometheus.scraped() == 5
+    });
 }
 
 #[test]

@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -38,6 +39,16 @@ use tollgate::{
 use tower_service::Service;
 
 pub type Body = Full<Bytes>;
+
+/// Longer than a busy machine holds anything up.
+pub const PATIENT: Duration = Duration::from_secs(60);
+
+/// A backend in Redis whose deadlines a busy machine keeps.
+#[cfg(feature = "redis")]
+pub async fn in_redis(url: &str) -> tollgate::RedisBackend {
+    let builder = tollgate::RedisBackend::builder(url).deadline(PATIENT);
+    builder.connect_deadline(PATIENT).connect().await.unwrap()
+}
 
 /// A request from this address.
 pub fn from(address: &str) -> Request<Body> {

@@ -184,8 +184,8 @@ impl fmt::Debug for JointCheck<'_> {
 /// use tollgate::{Limiter, Policy, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let account = Policy::new("account", Quota::per_minute(100)).on_demand();
-/// let user = Policy::new("user", Quota::per_minute(2)).on_demand();
+/// let account = Policy::new("account", Quota::per_day(100)).on_demand();
+/// let user = Policy::new("user", Quota::per_day(2)).on_demand();
 /// let limiter = Limiter::builder().policies([account, user]).build()?;
 /// let call = || limiter.check_all([limiter.check("account", "acme"), limiter.check("user", "alice").cost(2)]);
 ///

@@ -30,11 +30,11 @@ use crate::{Block, Policy, PolicyVerdict};
 /// use tollgate::{Limiter, Policy, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let limiter = Limiter::from(Policy::new("mail", [Quota::per_minute(2), Quota::per_day(20)]));
+/// let limiter = Limiter::from(Policy::new("mail", [Quota::per_hour(2), Quota::per_day(20)]));
 ///
 /// let checked = limiter.check("mail", "alice").await?;
 /// assert!(checked.is_allowed());
-/// // One is left in this minute, and 19 in this day.
+/// // One is left in this hour, and 19 in this day.
 /// assert_eq!(checked.remaining(), 1);
 /// assert_eq!(checked.verdicts().len(), 2);
 /// assert!(checked.undecided().is_none() && checked.blocked().is_none());
