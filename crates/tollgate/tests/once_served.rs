@@ -175,10 +175,10 @@ async fn a_check_whose_answer_from_redis_is_late_is_charged_once() {
     let server = Standalone::start();
     let direct = strict(&server.url(), PATIENCE).await;
     let proxy = Proxy::before(server.port());
-    let limiter = strict(&proxy.url(), Duration::from_secs(3)).await;
+    let limiter = strict(&proxy.url(), Duration::from_secs(1)).await;
     assert_eq!(rest(&limiter, "late").await, 100);
 
-    proxy.fail_with(Fault::Delay(Duration::from_secs(6)));
+    proxy.fail_with(Fault::Delay(Duration::from_secs(2)));
     let asked = limiter.check("orders", "late").id("order-7").await;
     asked.unwrap_err();
     proxy.fail_with(Fault::None);
