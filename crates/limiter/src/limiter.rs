@@ -173,8 +173,16 @@ impl Limiter {
     /// Decides like [`check`](Self::check), and waits for the turn of the identity if the policy's quotas
     /// [let it wait](Quota::wait_up_to): a worker that paces itself against a foreign API awaits this before each call.
     ///
-    /// [`up_to`](Acquire::up_to) states a shorter wait. If the turn is further away, the answer is a denial, at once. A future that
-    /// is dropped before its turn gives the turn back.
+    /// [`up_to`](Acquire::up_to) states a shorter wait. If the turn is further away, the answer is a denial, at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future may be dropped at any time, and so it may stand in `tokio::select!` and in a `timeout`. Before it is polled
+    /// it takes nothing. Dropped before its turn, or before it has a place, it gives back what was taken for it, and the next
+    /// request gets the turn. Dropped once its turn has come and before it is polled again, it gives its charge back like a
+    /// request that has passed: while others wait, that lets no request pass earlier.
+    ///
+    /// # Timers
     ///
     /// It waits by tokio's timer, which the runtime must have. Outside of a runtime it decides at once, as `check` does.
     ///

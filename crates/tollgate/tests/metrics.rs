@@ -20,11 +20,13 @@ use metrics::{
     Counter, Gauge, Histogram, Key as MetricKey, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use tokio::time::sleep;
 use tollgate::key::{Global, KeyList};
 use tollgate::{
-    Answer, Backend, BackendError, Ban, Block, Capabilities, Charge, Decision, FailureKind, Figure,
-    Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, OnMissing, OnUnknown, Policy,
-    PressureGauge, Quota, RateLimitLayer, Receipt, Scope, Share, Switch, Tiers, key,
+    Answer, Backend, BackendError, Ban, Block, Capabilities, Charge, Concurrent, Decision,
+    FailureKind, Figure, Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, OnMissing,
+    OnUnknown, Policy, PressureGauge, Quota, RateLimitLayer, Receipt, Scope, Share, Switch, Tiers,
+    key,
 };
 use tower::{Layer, ServiceExt};
 
@@ -150,6 +152,7 @@ async fn each_way_to_a_decision_has_a_result_of_its_own() {
                 .exempt_keys(KeyList::from_iter(["friend"]))
                 .block_keys(KeyList::from_iter(["foe"]), Block::Forbidden),
         )
+        .policy(Policy::new("places", Concurrent::at_most(1).wait_up_to(minute)).on_demand())
         .build()
         .unwrap();
 
@@ -167,6 +170,14 @@ async fn each_way_to_a_decision_has_a_result_of_its_own() {
         () = tokio::task::yield_now() => {}
     }
 
+    let place = limiter.acquire("places", "alice").await.unwrap();
+    let frees = async {
+        sleep(Duration::from_millis(1)).await;
+        drop(place);
+    };
+    let (placed, ()) = tokio::join!(limiter.acquire("places", "alice"), frees);
+    assert!(placed.unwrap().is_allowed());
+
     assert_eq!(
         decisions(&page),
         [
@@ -176,6 +187,8 @@ async fn each_way_to_a_decision_has_a_result_of_its_own() {
             "policy=listed,kind=enforced,result=allowed 1",
             "policy=listed,kind=enforced,result=blocked 1",
             "policy=listed,kind=enforced,result=exempt 1",
+            "policy=places,kind=enforced,result=allowed 1",
+            "policy=places,kind=enforced,result=waited 1",
             "policy=slow,kind=enforced,result=allowed 1",
             "policy=slow,kind=enforced,result=left 1",
             "policy=slow,kind=enforced,result=waited 1",

@@ -8,18 +8,22 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::failing::Failing;
 use common::tokio_clock::in_tokio_time;
 use common::{Body, from};
 use http::{HeaderName, Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 use tollgate::key::{Global, Header};
-use tollgate::{Concurrent, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Tiers};
+use tollgate::{
+    Cause, Concurrent, Event, Key, Limiter, OnFailure, Outcome, Policy, Quota, RateLimitLayer,
+    RateLimitStatus, RetryAfter, Tiers, Verdict,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 const fn millis(millis: u64) -> Duration {
@@ -115,6 +119,87 @@ async fn a_request_that_a_policy_on_trial_would_refuse_waits_for_a_place() {
     assert_eq!(first.await.unwrap(), StatusCode::OK);
     assert_eq!(second.await.unwrap(), StatusCode::OK);
     assert_eq!(began.elapsed(), millis(50));
+}
+
+/// Of a place under a policy on trial, the verdict says only that none was free: nobody knows when one would have been.
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_no_place_under_a_policy_on_trial() {
+    let places = Concurrent::at_most(1).wait_up_to(millis(1_000));
+    let limiter = limiter([Policy::new("on-trial", places).shadow()]);
+    let began = Instant::now();
+    let held = limiter.acquire("on-trial", "a").await.unwrap();
+    let next = limiter.acquire("on-trial", "a").await.unwrap();
+
+    assert_eq!((began.elapsed(), limiter.waiting()), (Duration::ZERO, 0));
+    assert!(next.is_allowed());
+    assert_eq!(next.waited(), Duration::ZERO);
+    let [verdict] = next.verdicts() else {
+        panic!("it has one quota");
+    };
+    assert_eq!(verdict.outcome(), Outcome::Deny(RetryAfter::Unknown));
+    assert_eq!(verdict.wait(), Duration::ZERO);
+    drop(held);
+}
+
+/// The handler and the observer hear of a wait for a place as they do of one for a turn.
+#[tokio::test(start_paused = true)]
+async fn the_time_that_a_request_waited_for_a_place_is_told() {
+    let heard: Arc<Mutex<Vec<_>>> = Arc::default();
+    let hears = Arc::clone(&heard);
+    let places = Concurrent::at_most(1).wait_up_to(millis(100));
+    let policies = [
+        Policy::new("places", places).key(Global),
+        Policy::new("beside", Quota::per_hour(9)).key(Global),
+    ];
+    let limiter = Limiter::builder().policies(policies);
+    let limiter = limiter
+        .observe(move |event: &Event<'_>| {
+            let is_denied = event.verdict().is_some_and(Verdict::is_denied);
+            let one = (event.policy().to_owned(), event.cause(), is_denied);
+            if event.cause() != Cause::Released {
+                hears.lock().unwrap().push((one, event.waited()));
+            }
+        })
+        .backend(in_tokio_time())
+        .build()
+        .unwrap();
+    let service = RateLimitLayer::new(&limiter).layer(service_fn(|request: Request<Body>| {
+        let status = request.extensions().get::<RateLimitStatus>().cloned();
+        async move {
+            let waited = status.unwrap().waited();
+            sleep(millis(200)).await;
+            Ok::<_, std::convert::Infallible>(Response::new(Body::from(
+                waited.as_millis().to_string(),
+            )))
+        }
+    }));
+    let send = || tokio::spawn(service.clone().oneshot(from("203.0.113.7")));
+
+    let held = limiter.check("places", Key::global()).await.unwrap();
+    let waits = send();
+    sleep(millis(40)).await;
+    drop(held);
+    let late = send();
+    assert_eq!(
+        late.await.unwrap().unwrap().status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
+    let answer = waits.await.unwrap().unwrap().into_body();
+    assert_eq!(answer.collect().await.unwrap().to_bytes(), "40");
+
+    let one = |policy: &str, cause, is_denied, waited| {
+        ((policy.to_owned(), cause, is_denied), millis(waited))
+    };
+    assert_eq!(
+        *heard.lock().unwrap(),
+        [
+            one("places", Cause::Backend, false, 0),
+            one("places", Cause::Backend, false, 40),
+            one("beside", Cause::Backend, false, 40),
+            one("places", Cause::NoPlace, true, 100),
+            one("beside", Cause::NoPlace, false, 100),
+        ]
+    );
 }
 
 /// The tier of a request is looked up first. Others have begun to wait meanwhile, and it stands behind them.

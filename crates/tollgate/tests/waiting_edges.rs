@@ -112,6 +112,33 @@ async fn who_leaves_while_the_backend_is_asked_has_no_place_in_line_any_more() {
     assert_eq!(acquire(&limiter).await.waited(), millis(100));
 }
 
+/// The turn has come, and the future was not polled since. Its charge comes back, which lets no request pass earlier while
+/// others wait.
+#[tokio::test(start_paused = true)]
+async fn a_future_that_is_dropped_once_its_turn_has_come_gives_back_as_one_that_has_passed() {
+    for (another_waits, next) in [(false, millis(0)), (true, millis(200))] {
+        let limiter = limiter(Policy::new("it", SMOOTH));
+        assert!(acquire(&limiter).await.is_allowed());
+        let mut turn = Box::pin(limiter.acquire("it", "a").into_future());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(turn.as_mut().poll(&mut cx).is_pending());
+        let behind = if another_waits {
+            Some(ask(&limiter, 1).await)
+        } else {
+            None
+        };
+
+        advance(millis(100)).await;
+        drop(turn);
+
+        assert_eq!(limiter.waiting(), usize::from(another_waits));
+        assert_eq!(acquire(&limiter).await.waited(), next, "{another_waits}");
+        if let Some(behind) = behind {
+            assert_eq!(behind.await.unwrap().unwrap().waited(), millis(200));
+        }
+    }
+}
+
 /// The answer takes some of the caller's time, and the wait that it tells counts from its arrival.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_comes_after_the_callers_deadline_because_the_answer_was_late_is_refused() {

@@ -150,7 +150,7 @@ impl Meter {
     }
 
     fn rule(&mut self, answer: Result<Decision, BackendError>) -> MeterRuling {
-        match self.limiter.judge(self.plan.entries(), answer) {
+        match self.limiter.judge(0, self.plan.entries(), answer) {
             Ok(decision) if decision.is_admitted() => {
                 let payers = payers(&self.plan, &decision);
                 for (account, (_, key, limits, verdicts)) in self.accounts.iter_mut().zip(payers) {

@@ -12,6 +12,7 @@ use tollgate_core::{Answer, BackendError, Decision};
 
 pub use self::pending::PendingAdmission;
 use self::pending::Step;
+use super::event::Cause;
 use super::plan::Entries;
 use super::planning::{Planning, Rejection};
 use super::snapshot::Snapshot;
@@ -224,7 +225,7 @@ impl Limiter {
         let Some(Ok(decision)) = answer.peek() else {
             return self.wait_or_rule(entries, answer, conclude);
         };
-        self.hear(entries, decision);
+        self.hear(entries, decision, Cause::Backend);
         Admission::Ruled(conclude(Ruling::of(self, entries, decision, false, 0)))
     }
 

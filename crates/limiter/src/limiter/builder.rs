@@ -119,9 +119,9 @@ impl LimiterBuilder {
         self
     }
 
-    /// The most requests that [wait](tollgate_core::Quota::wait_up_to) at one time in this process, 10,000 unless set. Beyond it, a
-    /// request is decided as if it could not wait. With 0, no request waits.
-    /// A request whose decision is under way counts, since it may have to wait.
+    /// The most requests of this limiter that [wait](tollgate_core::Quota::wait_up_to) at one time, 10,000 unless set: each
+    /// limiter of a process has its own bound, and clones share one. Beyond it, a request is decided as if it could not wait.
+    /// With 0, no request waits. A request whose decision is under way counts, since it may have to wait.
     ///
     /// ```
     /// use std::time::Duration;

@@ -386,7 +386,11 @@ impl<'a> IntoFuture for Acquire<'a> {
     }
 }
 
-/// The future of a [`Check`] or an [`Acquire`]. Dropped before its end it gives back what was taken.
+/// The future of a [`Check`] or an [`Acquire`].
+///
+/// # Cancel safety
+///
+/// Dropped before its end it gives back what was taken: see [`Limiter::acquire`].
 ///
 /// Code that needs the future's type, such as a struct that stores it, names it:
 ///

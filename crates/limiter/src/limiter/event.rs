@@ -1,6 +1,8 @@
 //! A decision, as observers hear of it.
 
-use tollgate_core::{Key, Verdict};
+use std::time::Duration;
+
+use tollgate_core::{Key, Quota, Verdict};
 
 /// A decision about one quota, or about all quotas of one policy.
 ///
@@ -34,7 +36,41 @@ pub struct Event<'a> {
     pub(super) key: Option<&'a Key>,
     pub(super) verdict: Option<&'a Verdict>,
     pub(super) is_enforced: bool,
+    pub(super) origin: Origin,
+}
+
+/// The way in which a decision came about, and the time for which its request had waited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
     pub(super) cause: Cause,
+    /// In microseconds. No wait is longer than an hour.
+    pub(super) waited_us: u32,
+}
+
+impl Origin {
+    /// True if the request has waited for a place, and may have under this quota.
+    pub(super) fn has_waited_for(self, quota: &Quota) -> bool {
+        self.waited_us > 0 && quota.is_held() && quota.waits()
+    }
+}
+
+impl From<Cause> for Origin {
+    fn from(cause: Cause) -> Self {
+        Self {
+            cause,
+            waited_us: 0,
+        }
+    }
+}
+
+impl Cause {
+    /// The origin of a decision about a request that has waited.
+    pub(super) const fn after(self, waited_us: u32) -> Origin {
+        Origin {
+            cause: self,
+            waited_us,
+        }
+    }
 }
 
 /// The way in which a decision came about.
@@ -137,6 +173,24 @@ impl<'a> Event<'a> {
     /// The way in which the decision came about.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        self.cause
+        self.origin.cause
+    }
+
+    /// The time for which the request had waited when this was decided: for a place under a limit on how many at once, or for
+    /// the turn after which it asked for one. A turn is decided before the request waits for it: [`Verdict::wait`] says for how
+    /// long.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Event;
+    ///
+    /// /// The time that this decision costs the request.
+    /// fn delay(event: &Event<'_>) -> Duration {
+    ///     event.waited() + event.verdict().map_or(Duration::ZERO, |verdict| verdict.wait())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        Duration::from_micros(self.origin.waited_us.into())
     }
 }

@@ -3,13 +3,14 @@
 use tollgate_core::{Decision, Mode, Outcome, Verdict};
 use tracing::Span;
 
-use super::event::Cause;
+use super::event::{Cause, Origin};
 use super::plan::Entries;
+use crate::policy::Limit;
 
 /// Writes the decision that says most about the request into the present span, if that declares the fields.
 #[cold]
-pub(super) fn decided(entries: Entries<'_>, decision: &Decision, cause: Cause) {
-    if matches!(cause, Cause::Left | Cause::Settled | Cause::Released) {
+pub(super) fn decided(entries: Entries<'_>, decision: &Decision, origin: Origin) {
+    if matches!(origin.cause, Cause::Left | Cause::Settled | Cause::Released) {
         return;
     }
     let Some(span) = marked() else {
@@ -32,7 +33,7 @@ pub(super) fn decided(entries: Entries<'_>, decision: &Decision, cause: Cause) {
         return;
     };
     span.record("rate_limit.policy", limit.label.policy());
-    span.record("rate_limit.result", result_of(verdict));
+    span.record("rate_limit.result", result_of(limit, verdict, origin));
     span.record("rate_limit.remaining", verdict.remaining());
     if let Some(wait) = verdict.retry_after() {
         // Rounded up, as callers are told.
@@ -41,10 +42,10 @@ pub(super) fn decided(entries: Entries<'_>, decision: &Decision, cause: Cause) {
     }
 }
 
-fn result_of(verdict: &Verdict) -> &'static str {
+fn result_of(limit: &Limit, verdict: &Verdict, origin: Origin) -> &'static str {
     if verdict.is_denied() {
         "denied"
-    } else if verdict.wait().is_zero() {
+    } else if verdict.wait().is_zero() && !origin.has_waited_for(&limit.quota) {
         "allowed"
     } else {
         "waited"

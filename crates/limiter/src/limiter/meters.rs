@@ -19,7 +19,7 @@ use metrics::{
 use tollgate_core::{Decision, Figure, Mode, Outcome, Verdict};
 
 use super::Limiter;
-use super::event::Cause;
+use super::event::{Cause, Origin};
 use super::plan::{Entries, Payer};
 use crate::Policy;
 use crate::policy::{Label, Limit};
@@ -469,16 +469,18 @@ impl Meters {
 
     /// A decision about all quotas of a plan.
     #[inline]
-    pub(super) fn decided(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+    pub(super) fn decided(&self, entries: Entries<'_>, decision: &Decision, origin: Origin) {
         self.with_recorder(|recorder| {
-            if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
-                return tell_sole(recorder, payer, limit, verdict, cause);
+            if let (Some((payer, limit)), [verdict], 0) =
+                (entries.sole(), decision.verdicts(), origin.waited_us)
+            {
+                return tell_sole(recorder, payer, limit, verdict, origin.cause);
             }
             let mut verdicts = decision.verdicts();
             for payer in entries.iter() {
                 let (own, rest) = verdicts.split_at(payer.limits().len().min(verdicts.len()));
                 verdicts = rest;
-                tell(recorder, payer, own, cause);
+                tell(recorder, payer, own, origin);
             }
         });
     }
@@ -575,7 +577,7 @@ fn tell_sole(
     }
 }
 
-fn tell(recorder: &dyn Recorder, payer: Payer<'_>, verdicts: &[Verdict], cause: Cause) {
+fn tell(recorder: &dyn Recorder, payer: Payer<'_>, verdicts: &[Verdict], origin: Origin) {
     let Some(first) = payer.limits().first() else {
         return;
     };
@@ -583,11 +585,15 @@ fn tell(recorder: &dyn Recorder, payer: Payer<'_>, verdicts: &[Verdict], cause: 
     for (limit, verdict) in payer.limits().iter().zip(verdicts) {
         let is_ban = limit.quota.is_ban();
         tally = tally.and(Tally::of_verdict(verdict, is_ban));
+        if origin.has_waited_for(&limit.quota) && payer.mode() == Mode::Enforce {
+            tally = tally.and(Tally::Waited);
+        }
         if !is_ban && verdict.outcome() != Outcome::Unknown {
             let used = Used::of(verdict);
             fullest = Some(fullest.map_or(used, |fullest: Used| fullest.max(used)));
         }
     }
+    let cause = origin.cause;
     let tally = Tally::of_cause(cause).unwrap_or(tally.by(cause));
     let (name, weight) = (
         first.label.policy(),

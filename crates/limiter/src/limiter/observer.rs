@@ -11,7 +11,7 @@ use tollgate_core::{Algorithm, Decision, Key, Mode, Quota, Verdict};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use super::event::{Cause, Event};
+use super::event::{Cause, Event, Origin};
 use super::marks;
 #[cfg(feature = "metrics")]
 use super::meters::Meters;
@@ -216,17 +216,23 @@ impl Observers {
 
     /// A decision about all quotas of a plan.
     #[inline]
-    pub(super) fn decided(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+    // In two versions, so that a request which has not waited costs nothing for it.
+    pub(super) fn decided(
+        &self,
+        entries: Entries<'_>,
+        decision: &Decision,
+        origin: impl Into<Origin>,
+    ) {
         if !decision.is_admitted() {
-            self.refused(entries, decision, cause);
+            self.refused(entries, decision, origin);
         } else if self.are_attended || LevelFilter::current() != LevelFilter::OFF {
-            self.attend(entries, decision, cause);
+            self.attend(entries, decision, origin);
         }
     }
 
     /// A denial: one look at a sole quota is enough for the log and for the offenders.
     #[cold]
-    fn refused(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+    fn refused(&self, entries: Entries<'_>, decision: &Decision, origin: impl Into<Origin>) {
         if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
             self.debts.look_at(limit, verdict);
             if let (true, Some(tracker)) = (verdict.is_denied(), &self.tracker) {
@@ -239,20 +245,21 @@ impl Observers {
             }
         }
         if self.listen() {
-            self.attend(entries, decision, cause);
+            self.attend(entries, decision, origin);
         }
     }
 
     #[cold]
-    fn attend(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+    fn attend(&self, entries: Entries<'_>, decision: &Decision, origin: impl Into<Origin>) {
+        let origin = origin.into();
         // A policy on trial may have denied what was let in.
         if let (true, Some(tracker)) = (decision.is_admitted(), &self.tracker) {
             tracker.decided(entries, decision);
         }
         if self.listen() {
-            self.count(entries, decision, cause);
+            self.count(entries, decision, origin);
             if self.are_told() {
-                self.tell_each(entries, decision, cause, |_| true);
+                self.tell_each(entries, decision, origin, |_| true);
             }
         }
     }
@@ -263,7 +270,7 @@ impl Observers {
         &self,
         entries: Entries<'_>,
         decision: &Decision,
-        cause: Cause,
+        origin: Origin,
         is_part: fn(&Quota) -> bool,
     ) {
         if !decision.is_admitted() {
@@ -282,7 +289,7 @@ impl Observers {
             tracker.decided(entries, decision);
         }
         if are_heard {
-            self.tell_all(entries, decision, cause, is_part, is_counted);
+            self.tell_all(entries, decision, origin, is_part, is_counted);
         }
     }
 
@@ -291,15 +298,15 @@ impl Observers {
         &self,
         entries: Entries<'_>,
         decision: &Decision,
-        cause: Cause,
+        origin: Origin,
         is_part: fn(&Quota) -> bool,
         is_counted: bool,
     ) {
         if is_counted {
-            self.count(entries, decision, cause);
+            self.count(entries, decision, origin);
         }
         if self.are_told() {
-            self.tell_each(entries, decision, cause, is_part);
+            self.tell_each(entries, decision, origin, is_part);
         }
     }
 
@@ -312,13 +319,13 @@ impl Observers {
             reason = "nothing is measured without the feature"
         )
     )]
-    fn count(&self, entries: Entries<'_>, decision: &Decision, cause: Cause) {
+    fn count(&self, entries: Entries<'_>, decision: &Decision, origin: Origin) {
         #[cfg(feature = "metrics")]
         if let Some(meters) = &self.meters {
-            meters.decided(entries, decision, cause);
+            meters.decided(entries, decision, origin);
         }
         if LevelFilter::current() != LevelFilter::OFF {
-            marks::decided(entries, decision, cause);
+            marks::decided(entries, decision, origin);
         }
     }
 
@@ -327,7 +334,7 @@ impl Observers {
         &self,
         entries: Entries<'_>,
         decision: &Decision,
-        cause: Cause,
+        origin: Origin,
         is_part: fn(&Quota) -> bool,
     ) {
         let decided = entries.quotas().zip(decision.verdicts());
@@ -345,7 +352,7 @@ impl Observers {
                 key: Some(key),
                 verdict: Some(verdict),
                 is_enforced: mode == Mode::Enforce,
-                cause,
+                origin,
             });
         }
     }
@@ -356,7 +363,7 @@ impl Observers {
             self.tell_all(
                 entries,
                 decision,
-                Cause::Left,
+                Cause::Left.into(),
                 |quota| !quota.is_held(),
                 true,
             );
@@ -367,24 +374,25 @@ impl Observers {
     pub(super) fn undecided(
         &self,
         entries: Entries<'_>,
-        cause: Cause,
+        origin: Origin,
         are_meant: impl Fn(&Policy) -> bool,
     ) {
         if self.listen() {
             for (policy, key, _) in entries.payers().filter(|(policy, ..)| are_meant(policy)) {
-                self.untouched(policy, Some(key), cause);
+                self.untouched(policy, Some(key), origin);
             }
         }
     }
 
     /// A policy that has a say without its quotas.
-    pub(super) fn untouched(&self, policy: &Policy, key: Option<&Key>, cause: Cause) {
+    pub(super) fn untouched(&self, policy: &Policy, key: Option<&Key>, origin: impl Into<Origin>) {
+        let origin = origin.into();
         #[cfg(feature = "metrics")]
         if let Some(meters) = &self.meters {
-            meters.untouched(policy, cause);
+            meters.untouched(policy, origin.cause);
         }
         if LevelFilter::current() != LevelFilter::OFF {
-            marks::untouched(policy.name(), !policy.shadow, cause);
+            marks::untouched(policy.name(), !policy.shadow, origin.cause);
         }
         if self.are_told() {
             self.tell(&Event {
@@ -394,7 +402,7 @@ impl Observers {
                 key,
                 verdict: None,
                 is_enforced: !policy.shadow,
-                cause,
+                origin,
             });
         }
     }
@@ -416,7 +424,7 @@ impl Observers {
                 key: None,
                 verdict: None,
                 is_enforced,
-                cause: Cause::Shed,
+                origin: Cause::Shed.into(),
             });
         }
     }
@@ -431,14 +439,17 @@ impl Observers {
                 key: Some(key),
                 verdict: Some(verdict.verdict()),
                 is_enforced: verdict.is_enforced(),
-                cause,
+                origin: cause.into(),
             });
         }
     }
 
     #[cold]
     fn tell(&self, event: &Event<'_>) {
-        let is_correction = matches!(event.cause, Cause::Settled | Cause::Released | Cause::Left);
+        let is_correction = matches!(
+            event.cause(),
+            Cause::Settled | Cause::Released | Cause::Left
+        );
         if !is_correction && event.verdict.is_some_and(Verdict::is_denied) {
             self.denials.write(event);
         }
@@ -545,7 +556,7 @@ impl DenialLog {
             limit = verdict.limit(),
             retry_after = ?verdict.retry_after(),
             enforced = event.is_enforced,
-            cause = ?event.cause,
+            cause = ?event.cause(),
             left_out,
             "denied"
         );

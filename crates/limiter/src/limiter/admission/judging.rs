@@ -5,7 +5,7 @@ use tollgate_core::{BackendError, Charge, Decision, Mode, Quota, Timestamp, Verd
 
 use super::{Entries, Fallback, Judgement, Limiter, Rejection, Ruling};
 use crate::Policy;
-use crate::limiter::event::Cause;
+use crate::limiter::event::{Cause, Origin};
 use crate::limiter::local::has_share;
 
 impl Limiter {
@@ -13,41 +13,54 @@ impl Limiter {
     #[doc(hidden)]
     pub fn judge(
         &self,
+        waited_us: u32,
         entries: Entries<'_>,
         answer: Result<Decision, BackendError>,
     ) -> Result<Decision, Fallback> {
         match answer {
             Ok(decision) => {
-                self.hear(entries, &decision);
+                self.hear(entries, &decision, Cause::Backend.after(waited_us));
                 Ok(decision)
             }
-            Err(error) => Err(self.fall_back(entries, error)),
+            Err(error) => Err(self.fall_back(waited_us, entries, error)),
         }
     }
 
     /// The first half of that: what the backend decided.
     #[inline(always)]
-    pub(super) fn hear(&self, entries: Entries<'_>, decision: &Decision) {
+    pub(super) fn hear(
+        &self,
+        entries: Entries<'_>,
+        decision: &Decision,
+        origin: impl Into<Origin>,
+    ) {
         self.backend_answered();
         let observers = &self.0.observers;
-        observers.decided(entries, decision, Cause::Backend);
+        observers.decided(entries, decision, origin);
     }
 
     /// The backend's decision about the quotas for which `is_part` holds.
     pub(super) fn hear_part(
         &self,
+        waited_us: u32,
         entries: Entries<'_>,
         decision: &Decision,
         is_part: fn(&Quota) -> bool,
     ) {
         self.backend_answered();
         let observers = &self.0.observers;
-        observers.decided_in_part(entries, decision, Cause::Backend, is_part);
+        observers.decided_in_part(entries, decision, Cause::Backend.after(waited_us), is_part);
     }
 
     #[cold]
-    pub(super) fn fall_back(&self, entries: Entries<'_>, error: BackendError) -> Fallback {
+    pub(super) fn fall_back(
+        &self,
+        waited_us: u32,
+        entries: Entries<'_>,
+        error: BackendError,
+    ) -> Fallback {
         let observers = &self.0.observers;
+        let after = |cause: Cause| cause.after(waited_us);
         let place = || self.0.backend.place();
         self.0
             .health
@@ -55,15 +68,19 @@ impl Limiter {
         let fallback = self.0.local.rule_without_backend(entries, error);
         match &fallback {
             Fallback::Decide(local) => {
-                observers.decided(local.0.entries(), &local.1, Cause::Local);
+                observers.decided(local.0.entries(), &local.1, after(Cause::Local));
                 // The other policies have no say in it.
-                observers.undecided(entries, Cause::PassedUndecided, |policy| !has_share(policy));
+                observers.undecided(entries, after(Cause::PassedUndecided), |policy| {
+                    !has_share(policy)
+                });
             }
             Fallback::Pass(_) => {
                 self.0.health.passed();
-                observers.undecided(entries, Cause::PassedUndecided, |_| true);
+                observers.undecided(entries, after(Cause::PassedUndecided), |_| true);
             }
-            Fallback::Refuse(_) => observers.undecided(entries, Cause::RefusedUndecided, |_| true),
+            Fallback::Refuse(_) => {
+                observers.undecided(entries, after(Cause::RefusedUndecided), |_| true);
+            }
         }
         // A thread that heard of a decision meanwhile may have found local budgets standing still. The next decision
         // stops them.
@@ -88,7 +105,7 @@ impl Limiter {
         answer: Result<Decision, BackendError>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> T {
-        match self.judge(entries, answer) {
+        match self.judge(waited_us, entries, answer) {
             Ok(decision) => conclude(Ruling::of(self, entries, &decision, false, waited_us)),
             Err(fallback) => self.rule_by(fallback, waited_us, entries, conclude),
         }
@@ -131,7 +148,8 @@ impl Limiter {
         refused: &Decision,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> T {
-        self.0.observers.decided(entries, refused, Cause::NoPlace);
+        let origin = Cause::NoPlace.after(waited_us);
+        self.0.observers.decided(entries, refused, origin);
         conclude(Ruling::of(self, entries, refused, false, waited_us))
     }
 
@@ -194,11 +212,11 @@ mod tests {
         plan.push(Entry::new(&policy, Key::from("anyone"), Demand::ONCE));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
-            let _fallback = limiter.judge(plan.entries(), Err(error));
+            let _fallback = limiter.judge(0, plan.entries(), Err(error));
         };
         let decides = || {
             let decision = tollgate_core::decide(Timestamp::from_micros(0), &[], &mut [][..]);
-            let _decided = limiter.judge(plan.entries(), Ok(decision));
+            let _decided = limiter.judge(0, plan.entries(), Ok(decision));
         };
         let (begin, end) = (Barrier::new(3), Barrier::new(3));
         thread::scope(|scope| {

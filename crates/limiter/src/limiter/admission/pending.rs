@@ -149,12 +149,12 @@ impl PendingAdmission {
                     return Poll::Pending;
                 };
                 match end {
-                    PlaceEnd::Answered(Ok(decision)) if !decision.wait().is_zero() => {
-                        match limiter.turn(plan.entries(), decision, place, self.deadline) {
-                            Ok(turn) => Step::Waiting(turn),
-                            Err(refused) => Step::Ended(End::Answered(plan, refused)),
-                        }
-                    }
+                    PlaceEnd::Answered(Ok(decision)) if !decision.wait().is_zero() => match limiter
+                        .turn(plan.entries(), decision, place, self.deadline, self.waited)
+                    {
+                        Ok(turn) => Step::Waiting(turn),
+                        Err(refused) => Step::Ended(End::Answered(plan, refused)),
+                    },
                     PlaceEnd::Answered(answer) => {
                         Step::Ended(End::Answered(plan, Box::new(answer)))
                     }
@@ -184,7 +184,7 @@ impl PendingAdmission {
                     return Poll::Pending;
                 };
                 Step::Ended(match held {
-                    Ok(held) => End::InTurn(limiter.with_places(turn, &held)),
+                    Ok(held) => End::InTurn(limiter.with_places(turn, &held, self.waited)),
                     Err(error) => End::FailedInTurn(turn, error),
                 })
             }
@@ -230,7 +230,7 @@ impl End {
             }
             Self::FailedInTurn(mut turn, error) => {
                 let entries = turn.plan().entries();
-                let fallback = limiter.fall_back(entries, error);
+                let fallback = limiter.fall_back(waited_us, entries, error);
                 let is_local =
                     matches!(&fallback, Fallback::Decide(local) if local.1.is_admitted());
                 let is_undecided = matches!(&fallback, Fallback::Pass(_));
@@ -298,7 +298,7 @@ impl Limiter {
     ) -> Result<Step, Box<Result<Decision, BackendError>>> {
         match (answer, place) {
             (Ok(decision), Some(place)) if !decision.wait().is_zero() => {
-                let turn = self.turn(entries, decision, place, deadline);
+                let turn = self.turn(entries, decision, place, deadline, Duration::ZERO);
                 turn.map(Step::Waiting)
             }
             (Ok(decision), Some(place)) if !decision.is_admitted() => {
@@ -337,17 +337,18 @@ impl Limiter {
             self.strike_refused(entries, &decision);
             return Err(Box::new(Ok(decision)));
         }
-        self.turn(entries, decision, place, deadline)
+        self.turn(entries, decision, place, deadline, Duration::ZERO)
     }
 
-    /// The turn of a request that the backend lets in later; a refusal if the caller will be gone by then, since the answer took
-    /// some of its time.
+    /// The turn of a request that the backend lets in later; a refusal if the caller will be gone by then, since the answer
+    /// took some of its time. It may have waited for a place before.
     fn turn(
         &self,
         entries: Entries<'_>,
         decision: Decision,
         place: Place,
         deadline: Option<Instant>,
+        waited: Duration,
     ) -> Result<Turn, Box<Result<Decision, BackendError>>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if let Some(left) = left.filter(|left| *left < decision.wait()) {
@@ -355,13 +356,18 @@ impl Limiter {
             return Err(Box::new(Ok(too_late(entries, &decision, left))));
         }
         // Places are asked for again when the turn has come, and the observer hears of them then.
-        self.hear_part(entries, &decision, |quota| !quota.is_held());
+        self.hear_part(micros(waited), entries, &decision, |quota| !quota.is_held());
         Ok(Turn::new(entries.to_plan(), decision, place))
     }
     /// The turn of a request of which the backend has decided now whether it gets its places.
-    fn with_places(&self, mut turn: Turn, held: &Decision) -> Turn {
+    fn with_places(&self, mut turn: Turn, held: &Decision, waited: Duration) -> Turn {
         turn.enter_held(held);
-        self.hear_part(turn.plan().entries(), turn.decision(), Quota::is_held);
+        self.hear_part(
+            micros(waited),
+            turn.plan().entries(),
+            turn.decision(),
+            Quota::is_held,
+        );
         if held.is_admitted() {
             turn.keep();
         } else {
