@@ -20,7 +20,10 @@ use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::runtime::Handle;
 use tollgate::key::Global;
-use tollgate::{CheckFuture, Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer};
+use tollgate::{
+    CheckFuture, CheckOutcome, Concurrent, Key, Limiter, ManualClock, MemoryBackend, Policy, Quota,
+    RateLimitLayer,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 #[global_allocator]
@@ -33,11 +36,10 @@ const PER_KEY: usize = 1_000;
 
 const MOST_BYTES: usize = 1_024;
 
-/// The bytes that each of a thousand takes that wait in the layer, beside its request, which the server has in any case. Then the
-/// bytes that are left when all have gone.
-fn through_the_layer(quota: Quota) -> (usize, usize) {
+/// The bytes that each of a thousand takes that wait in the layer, beside its request, which the server has in any case.
+async fn through_the_layer(policy: Policy, most: usize) -> usize {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
-    let limiter = Limiter::builder().policy(Policy::new("slow", quota).key(Global));
+    let limiter = Limiter::builder().policy(policy.key(Global));
     let limiter = limiter.backend(backend).build().unwrap();
     let service = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
@@ -45,7 +47,8 @@ fn through_the_layer(quota: Quota) -> (usize, usize) {
     let service = RateLimitLayer::new(&limiter).layer(service);
     let mut cx = Context::from_waker(Waker::noop());
     let ask = || Box::pin(service.clone().oneshot(Request::new(Full::default())));
-    assert!(ask().as_mut().poll(&mut cx).is_ready());
+    let passed = limiter.acquire("slow", Key::global()).await.unwrap();
+    assert!(passed.is_allowed());
     let mut line = Vec::with_capacity(PER_KEY);
 
     let region = Region::new(ALLOCATOR);
@@ -62,7 +65,11 @@ fn through_the_layer(quota: Quota) -> (usize, usize) {
     line.clear();
     assert_eq!(limiter.waiting(), 0);
     let left = region.change();
-    (each, left.bytes_allocated - left.bytes_deallocated)
+    let left = left.bytes_allocated - left.bytes_deallocated;
+    assert!(each <= most, "{each} bytes each");
+    assert!(left <= MOST_BYTES, "{left} bytes are left");
+    drop(passed);
+    each
 }
 
 fn tasks_and_threads() -> (usize, usize) {
@@ -73,17 +80,17 @@ fn tasks_and_threads() -> (usize, usize) {
     )
 }
 
-/// One test, because what runs beside it would be counted as well.
-#[tokio::test(start_paused = true)]
-async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_behind() {
-    let quota = Quota::per_second(1).wait_up_to(Duration::from_secs(1_000));
+/// The bytes that each of ten thousand takes that wait for their turn or for a place: a thousand of each key, whose first
+/// request has passed and keeps what it holds.
+async fn through_acquire(policy: Policy) -> usize {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
-    let limiter = Limiter::builder().policy(Policy::new("slow", quota));
-    let limiter = limiter.backend(backend).build().unwrap();
+    let limiter = Limiter::builder().policy(policy).backend(backend);
+    let limiter = limiter.build().unwrap();
+    let mut passed = Vec::new();
     for key in KEYS {
-        let first = limiter.acquire("slow", key).await.unwrap();
-        assert!(first.is_allowed());
+        passed.push(limiter.acquire("slow", key).await.unwrap());
     }
+    assert!(passed.iter().all(CheckOutcome::is_allowed));
     let mut cx = Context::from_waker(Waker::noop());
     let mut line: Vec<Pin<Box<CheckFuture<'_>>>> = Vec::with_capacity(KEYS.len() * PER_KEY);
 
@@ -114,10 +121,21 @@ async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_be
         left <= KEYS.len() * MOST_BYTES,
         "{left} bytes are left, of {each} each"
     );
-    println!("{each} bytes for each who waits for `acquire`");
+    each
+}
 
-    let (each, left) = through_the_layer(quota);
-    println!("{each} bytes for each who waits in the layer, beside its request");
-    assert!(each <= MOST_BYTES, "{each} bytes each");
-    assert!(left <= MOST_BYTES, "{left} bytes are left");
+/// One test, because what runs beside it would be counted as well.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_behind() {
+    let turns = Quota::per_second(1).wait_up_to(Duration::from_secs(1_000));
+    let places = Concurrent::at_most(1).wait_up_to(Duration::from_secs(3_600));
+    for (goal, policy, most) in [
+        ("its turn", Policy::new("slow", turns), MOST_BYTES),
+        ("a place", Policy::new("slow", places), 1_100),
+    ] {
+        let each = through_acquire(policy.clone()).await;
+        println!("{each} bytes for each that waits for {goal} by `acquire`");
+        let each = through_the_layer(policy, most).await;
+        println!("{each} bytes for each that waits for {goal} in the layer, beside its request");
+    }
 }

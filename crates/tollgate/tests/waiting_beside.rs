@@ -121,7 +121,7 @@ async fn a_request_that_a_policy_on_trial_would_refuse_waits_for_a_place() {
     assert_eq!(began.elapsed(), millis(50));
 }
 
-/// Of a place under a policy on trial, the verdict says only that none was free: nobody knows when one would have been.
+/// Of a place under a policy on trial, the verdict says only that none was free: when one would have been is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_no_place_under_a_policy_on_trial() {
     let places = Concurrent::at_most(1).wait_up_to(millis(1_000));

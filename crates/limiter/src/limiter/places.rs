@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tollgate_core::{
-    BackendError, Charge, Decision, Key, Mode, Outcome, RetryAfter, Scope, Timestamp, Verdict,
+    Answer, BackendError, Charge, Decision, Key, Mode, Outcome, RetryAfter, Scope, Timestamp,
+    Verdict,
 };
 
 use super::line::{Attempts, give_back};
@@ -32,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The queues of one limiter, one for each key that a request waits for.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    queues: Mutex<HashMap<(Scope, Key), Queue>>,
+    queues: Mutex<HashMap<Arc<(Scope, Key)>, Queue>>,
     /// The number of queues, so that a release need not take the lock where none waits.
     count: AtomicUsize,
 }
@@ -76,7 +77,7 @@ impl Goal {
 }
 
 impl Places {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Scope, Key), Queue>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<(Scope, Key)>, Queue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,7 +101,8 @@ impl Places {
 /// A place in the queue of one key. Dropped, it makes room for the next.
 struct Spot {
     limiter: Limiter,
-    goal: Goal,
+    /// The queue.
+    of: Arc<(Scope, Key)>,
     number: u64,
     woken: Arc<Notify>,
 }
@@ -111,7 +113,11 @@ impl Spot {
         let places = &limiter.0.places;
         let woken = Arc::new(Notify::new());
         let mut queues = places.lock();
-        let queue = queues.entry(goal.of.clone()).or_default();
+        let of = match queues.get_key_value(&goal.of) {
+            Some((of, _)) => Arc::clone(of),
+            None => Arc::new(goal.of),
+        };
+        let queue = queues.entry(Arc::clone(&of)).or_default();
         let number = queue.next;
         queue.next += 1;
         let place = queue.waiting.partition_point(|one| one.rank <= goal.rank);
@@ -125,7 +131,7 @@ impl Spot {
         drop(queues);
         Self {
             limiter: limiter.clone(),
-            goal,
+            of,
             number,
             woken,
         }
@@ -133,26 +139,22 @@ impl Spot {
 
     fn is_first(&self) -> bool {
         let queues = self.limiter.0.places.lock();
-        let queue = queues.get(&self.goal.of);
+        let queue = queues.get(&self.of);
         let first = queue.and_then(|queue| queue.waiting.front());
         first.is_some_and(|first| first.number == self.number)
     }
 
     /// Tells the first of the queue that it may be worth to ask again.
     fn wake_first(&self) {
-        if let Some(queue) = self.limiter.0.places.lock().get(&self.goal.of) {
+        if let Some(queue) = self.limiter.0.places.lock().get(&self.of) {
             queue.wake_first();
         }
     }
 
-    /// Until it may be worth to ask again.
-    async fn wait(&self) {
-        if self.is_first() {
-            // Woken or not, it asks.
-            drop(timeout(PAUSE, self.woken.notified()).await);
-        } else {
-            self.woken.notified().await;
-        }
+    /// The time at which it asks again in any case, if it is the first of its queue and that is in time.
+    fn next_question(&self, until: Instant) -> Option<Instant> {
+        let next = self.is_first().then(|| Instant::now() + PAUSE);
+        next.filter(|next| *next <= until)
     }
 }
 
@@ -160,10 +162,10 @@ impl Drop for Spot {
     fn drop(&mut self) {
         let places = &self.limiter.0.places;
         let mut queues = places.lock();
-        if let Some(queue) = queues.get_mut(&self.goal.of) {
+        if let Some(queue) = queues.get_mut(&self.of) {
             queue.waiting.retain(|one| one.number != self.number);
             if queue.waiting.is_empty() {
-                drop(queues.remove(&self.goal.of));
+                drop(queues.remove(&self.of));
             } else {
                 queue.wake_first();
             }
@@ -231,9 +233,14 @@ impl PlaceWait {
         let until = Instant::now() + longest.unwrap_or_default();
         let until = deadline.map_or(until, |deadline| deadline.min(until));
         let spot = Spot::behind_all(limiter, goal);
+        let last = Refusal {
+            limiter: limiter.clone(),
+            plan: entries.to_plan(),
+            decision: refused.map(Box::new),
+        };
         Self {
             began: Instant::now(),
-            placed: Box::pin(stand(spot, entries.to_plan(), until, deadline, refused)),
+            placed: Box::pin(stand(spot, last, until, deadline)),
         }
     }
 
@@ -257,10 +264,16 @@ impl fmt::Debug for PlaceWait {
 struct Refusal {
     limiter: Limiter,
     plan: Plan,
-    decision: Option<Decision>,
+    /// In a box: a request that stands behind others has none.
+    decision: Option<Box<Decision>>,
 }
 
 impl Refusal {
+    fn ask_again(&self, deadline: Option<Instant>) -> Answer<Decision> {
+        let entries = self.plan.entries();
+        self.limiter.decide_by(entries, deadline, Attempts::Again)
+    }
+
     fn withdraw(&mut self) {
         if let Some(decision) = self.decision.take() {
             give_back(&self.limiter, self.plan.entries(), &decision, |_| true);
@@ -280,56 +293,55 @@ impl Drop for Refusal {
 }
 
 /// The answer when there is a place, or another reason to refuse, or when the time is over.
-async fn stand(
+// A block rather than an `async fn`, whose future would keep each argument twice: ten thousand may stand at a time.
+#[allow(clippy::manual_async_fn, reason = "of half the size")]
+fn stand(
     mut spot: Spot,
-    plan: Plan,
+    mut last: Refusal,
     until: Instant,
     deadline: Option<Instant>,
-    refused: Option<Decision>,
-) -> PlaceOutcome {
-    let limiter = spot.limiter.clone();
-    let refused = refused.unwrap_or_else(|| refusal(plan.entries()));
-    let mut last = Refusal {
-        limiter: limiter.clone(),
-        plan,
-        decision: Some(refused),
-    };
-    while timeout_at(until, spot.wait()).await.is_ok() {
-        if limiter.0.line.is_closed() {
-            break;
-        }
-        if !spot.is_first() {
-            // It was the first when it was woken, and a more important request, which does not know of this, has overtaken it
-            // since.
-            spot.wake_first();
-            continue;
-        }
-        last.withdraw();
-        // The wait for a turn is the quota's: only the caller shortens it.
-        let entries = last.plan.entries();
-        let answer = limiter.decide_by(entries, deadline, Attempts::Again).await;
-        let lacked = match &answer {
-            Ok(decision) => lacks_place(last.plan.entries(), decision),
-            Err(_) => None,
-        };
-        let (Some(goal), Ok(decision)) = (lacked, &answer) else {
-            if let Ok(decision) = &answer {
-                limiter.strike_refused(last.plan.entries(), decision);
+) -> impl Future<Output = PlaceOutcome> + Send {
+    async move {
+        loop {
+            let next = spot.next_question(until);
+            let asks = next.is_some();
+            let woken = timeout_at(next.unwrap_or(until), spot.woken.notified()).await;
+            let is_over = woken.is_err() && !asks;
+            if is_over || last.limiter.0.line.is_closed() {
+                break;
             }
-            return last.end_with(PlaceEnd::Answered(answer));
-        };
-        last.decision = Some(decision.clone());
-        if goal.of != spot.goal.of {
-            // The requests behind it may pass, because they do not wait for the place that it lacks now.
-            spot = Spot::behind_all(&limiter, goal);
+            if !spot.is_first() {
+                // It was the first when it was woken, and a more important request, which does not know of this, has overtaken it
+                // since.
+                spot.wake_first();
+                continue;
+            }
+            last.withdraw();
+            // The wait for a turn is the quota's: only the caller shortens it.
+            let answer = last.ask_again(deadline).await;
+            let lacked = match &answer {
+                Ok(decision) => lacks_place(last.plan.entries(), decision),
+                Err(_) => None,
+            };
+            let (Some(goal), Ok(decision)) = (lacked, &answer) else {
+                if let Ok(decision) = &answer {
+                    last.limiter.strike_refused(last.plan.entries(), decision);
+                }
+                return last.end_with(PlaceEnd::Answered(answer));
+            };
+            last.decision = Some(Box::new(decision.clone()));
+            if goal.of != *spot.of {
+                // The requests behind it may pass, because they do not wait for the place that it lacks now.
+                spot = Spot::behind_all(&last.limiter, goal);
+            }
         }
+        let refused = last.decision.take().map(|refused| *refused);
+        let refused = refused.unwrap_or_else(|| refusal(last.plan.entries()));
+        if !last.limiter.0.line.is_closed() {
+            last.limiter.strike_refused(last.plan.entries(), &refused);
+        }
+        last.end_with(PlaceEnd::TimedOut(refused))
     }
-    let refused = last.decision.take();
-    let refused = refused.unwrap_or_else(|| refusal(last.plan.entries()));
-    if !limiter.0.line.is_closed() {
-        limiter.strike_refused(last.plan.entries(), &refused);
-    }
-    last.end_with(PlaceEnd::TimedOut(refused))
 }
 
 /// True if the caller does not wait at all.

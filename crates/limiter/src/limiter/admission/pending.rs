@@ -41,7 +41,8 @@ pub(super) enum Step {
     /// The backend let it in, later.
     Waiting(Turn),
     /// The turn has come, and the request asks for its places.
-    Holding(Answer<Decision>, Turn),
+    /// In a box, since it is larger than all others: few requests get here.
+    Holding(Answer<Decision>, Box<Turn>),
     /// It waits until a held place is given back.
     Standing(PlaceWait, Place),
     Ended(End),
@@ -61,7 +62,7 @@ pub(super) enum End {
     /// Its turn has come.
     InTurn(Turn),
     /// Its turn has come, and the backend fails to say whether a place is free.
-    FailedInTurn(Turn, BackendError),
+    FailedInTurn(Box<Turn>, BackendError),
 }
 
 impl PendingAdmission {
@@ -171,7 +172,7 @@ impl PendingAdmission {
                     return Poll::Pending;
                 };
                 match held {
-                    Some(held) => Step::Holding(held, turn),
+                    Some(held) => Step::Holding(held, Box::new(turn)),
                     None => {
                         turn.keep();
                         Step::Ended(End::InTurn(turn))
@@ -184,7 +185,7 @@ impl PendingAdmission {
                     return Poll::Pending;
                 };
                 Step::Ended(match held {
-                    Ok(held) => End::InTurn(limiter.with_places(turn, &held, self.waited)),
+                    Ok(held) => End::InTurn(limiter.with_places(*turn, &held, self.waited)),
                     Err(error) => End::FailedInTurn(turn, error),
                 })
             }
