@@ -14,6 +14,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const WHOLE: u64 = 20;
 const KEPT: [u64; 3] = [0, 4, 9];
 
+/// Random sequences of each kind of quota, and the steps of each.
+const SEQUENCES: u64 = 5;
+const STEPS: usize = 150;
+
 /// Each algorithm, and limits on how many at once if the backend has them.
 fn every_kind(subject: &dyn Subject) -> Vec<Quota> {
     let mut quotas = every_algorithm(WHOLE, SECOND);
@@ -55,71 +59,77 @@ pub async fn a_class_leaves_what_is_kept_and_the_important_may_use_it(subject: &
 /// Charges, credits and debits of every class at random times. Beside them stands the net history, which the algorithm's own
 /// definition is applied to: whenever a charge passes, what it had to leave is left.
 pub async fn whatever_is_credited_no_class_spends_what_is_kept_from_it(subject: &dyn Subject) {
-    let backend = subject.backend();
     for (index, quota) in every_kind(subject).into_iter().enumerate() {
-        let seed = RandomState::new().hash_one(index);
-        let mut dice = Dice(seed);
-        // A name of this run alone, because a server may remember earlier ones.
-        let budgets = classes(&format!("shares-{seed}"), quota);
-        let mut history = History::of(quota);
-        let mut receipts: Vec<(usize, Receipt)> = Vec::new();
+        for sequence in 0..SEQUENCES {
+            let seed = RandomState::new().hash_one((index, sequence));
+            no_class_spends_what_is_kept_from_it(subject, quota, seed).await;
+        }
+    }
+}
 
-        for step in 0..120 {
-            let context = format!("{quota}, seed {seed}, step {step}");
-            let pauses = [0, 0, 0, 1, 1000, 70_000, 300_000, 2_500_000];
-            // A lease of what is held runs by this time, and is renewed by that of the process.
-            let most = if quota.is_held() { 5 } else { pauses.len() };
-            let pause = pauses[dice.below(most)];
-            let pause = Duration::from_micros(pause + dice.upto(3));
-            subject.advance(pause).await;
+async fn no_class_spends_what_is_kept_from_it(subject: &dyn Subject, quota: Quota, seed: u64) {
+    let backend = subject.backend();
+    let mut dice = Dice(seed);
+    // A name of this run alone, because a server may remember earlier ones.
+    let budgets = classes(&format!("shares-{seed}"), quota);
+    let mut history = History::of(quota);
+    let mut receipts: Vec<(usize, Receipt)> = Vec::new();
 
-            let class = dice.below(KEPT.len());
-            let (kept, budget) = (KEPT[class], &budgets[class]);
-            let cost = [1, 1, 1, 2, 3, 5, 11, 15][dice.below(8)];
-            let left = budgets[0].remaining(subject).await;
-            let decision = budget.take(subject, cost).await;
-            let verdict = decision.verdicts()[0];
-            let now = decision.at().as_micros();
+    for step in 0..STEPS {
+        let context = format!("{quota}, seed {seed}, step {step}");
+        let pauses = [0, 0, 0, 1, 1000, 70_000, 300_000, 2_500_000];
+        // A lease of what is held runs by this time, and is renewed by that of the process.
+        let most = if quota.is_held() { 5 } else { pauses.len() };
+        let pause = pauses[dice.below(most)];
+        let pause = Duration::from_micros(pause + dice.upto(3));
+        subject.advance(pause).await;
 
-            // The important see the whole budget. The others are told what is left of it above their share.
-            assert_eq!(decision.is_admitted(), left >= kept + cost, "{context}");
-            let taken = if decision.is_admitted() { cost } else { 0 };
-            let remains = left.saturating_sub(kept) - taken;
-            assert_eq!(verdict.remaining(), remains, "{context}");
-            assert_eq!(
-                budgets[0].remaining(subject).await,
-                left - taken,
-                "{context}"
-            );
-            if decision.is_admitted() {
-                history.charge(now, cost);
-                assert!(history.leaves(kept, now), "{context}: {history:?}");
-                let charges = [budget.charge(cost)];
-                let receipt = decision.receipts(&charges).next().unwrap();
-                receipts.push((history.0.len() - 1, receipt));
-            } else if let Some(wait) = verdict.retry_after().filter(|_| dice.below(4) == 0) {
-                subject.advance(wait - Duration::from_micros(1)).await;
-                let early = budget.take(subject, cost).await;
-                assert!(!early.is_admitted(), "{context}: {wait:?}");
-                subject.advance(Duration::from_micros(1)).await;
-                let punctual = budget.take(subject, cost).await;
-                assert!(punctual.is_admitted(), "{context}: {wait:?}");
-                history.charge(punctual.at().as_micros(), cost);
+        let class = dice.below(KEPT.len());
+        let (kept, budget) = (KEPT[class], &budgets[class]);
+        let cost = [1, 1, 1, 2, 3, 5, 11, 15][dice.below(8)];
+        let left = budgets[0].remaining(subject).await;
+        let decision = budget.take(subject, cost).await;
+        let verdict = decision.verdicts()[0];
+        let now = decision.at().as_micros();
+
+        // The important see the whole budget. The others are told what is left of it above their share.
+        assert_eq!(decision.is_admitted(), left >= kept + cost, "{context}");
+        let taken = if decision.is_admitted() { cost } else { 0 };
+        let remains = left.saturating_sub(kept) - taken;
+        assert_eq!(verdict.remaining(), remains, "{context}");
+        assert_eq!(
+            budgets[0].remaining(subject).await,
+            left - taken,
+            "{context}"
+        );
+        if decision.is_admitted() {
+            history.charge(now, cost);
+            assert!(history.leaves(kept, now), "{context}: {history:?}");
+            let charges = [budget.charge(cost)];
+            let receipt = decision.receipts(&charges).next().unwrap();
+            receipts.push((history.0.len() - 1, receipt));
+        } else if let Some(wait) = verdict.retry_after().filter(|_| dice.below(4) == 0) {
+            subject.advance(wait - Duration::from_micros(1)).await;
+            let early = budget.take(subject, cost).await;
+            assert!(!early.is_admitted(), "{context}: {wait:?}");
+            subject.advance(Duration::from_micros(1)).await;
+            let punctual = budget.take(subject, cost).await;
+            assert!(punctual.is_admitted(), "{context}: {wait:?}");
+            history.charge(punctual.at().as_micros(), cost);
+        }
+
+        if !receipts.is_empty() && dice.below(3) == 0 {
+            let (entry, receipt) = receipts.swap_remove(dice.below(receipts.len()));
+            let n = dice.upto(6);
+            if dice.below(4) > 0 {
+                history.credit(entry, n);
+                backend.credit(receipt, n);
+            } else if !quota.is_held() {
+                let now = budgets[0].take(subject, 0).await.at().as_micros();
+                history.charge(now, n);
+                backend.debit(&receipt, n);
             }
-
-            if !receipts.is_empty() && dice.below(3) == 0 {
-                let (entry, receipt) = receipts.swap_remove(dice.below(receipts.len()));
-                let n = dice.upto(6);
-                if dice.below(4) > 0 {
-                    history.credit(entry, n);
-                    backend.credit(receipt, n);
-                } else if !quota.is_held() {
-                    let now = budgets[0].take(subject, 0).await.at().as_micros();
-                    history.charge(now, n);
-                    backend.debit(&receipt, n);
-                }
-                subject.settle().await;
-            }
+            subject.settle().await;
         }
     }
 }

@@ -441,7 +441,8 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If nothing would be left, or if requests [wait](Self::wait_up_to) for their turn.
+    /// If nothing would be left, if requests [wait](Self::wait_up_to) for their turn, or if the quota [warms up](Self::warm_up): a
+    /// cold unit takes more room than one, so that a request which leaves the share would spend it.
     pub const fn try_keeping(self, kept: u64) -> Result<Self, QuotaError> {
         let capacity = self.capacity();
         if kept >= capacity {
@@ -450,6 +451,7 @@ impl Quota {
         let limit = capacity - kept;
         let rule = match self.rule {
             Rule::Gcra(_) if self.waits() => return Err(QuotaError::KeptOfTurns),
+            Rule::Gcra(gcra) if gcra.warm_up().is_some() => return Err(QuotaError::KeptOfWarmUp),
             Rule::Gcra(_) | Rule::IntervalRefill(_) => return self.with_burst(limit),
             Rule::Held(held) => Ok(Rule::Held(Held { limit, ..held })),
             Rule::FixedWindow(_)

@@ -143,6 +143,8 @@ pub enum QuotaError {
     /// Units cannot be kept for others where requests wait for their turn: all turns are one line, and a point in it has no
     /// classes.
     KeptOfTurns,
+    /// Units cannot be kept of a quota that warms up: cold units take more room than one each, and would take what is kept.
+    KeptOfWarmUp,
     /// The period of a quota by a calendar is that calendar's, and no other.
     PeriodOfCalendar {
         /// The period that was asked for.
@@ -214,6 +216,9 @@ impl QuotaError {
             Self::KeptOfTurns => {
                 "no share can be kept where requests wait for their turn: a line of turns has no classes"
             }
+            Self::KeptOfWarmUp => {
+                "no share can be kept of a quota that warms up: cold units take more room than one each, and would take the share"
+            }
             Self::PeriodOfCalendar { .. } => {
                 "a quota by a calendar has the period of that calendar: use Quota::per_calendar"
             }
@@ -240,6 +245,7 @@ impl fmt::Display for QuotaError {
             | Self::ForgivenAlone
             | Self::QuotaOfBan
             | Self::KeptOfTurns
+            | Self::KeptOfWarmUp
             | Self::NoPeriod => f.write_str(self.reason()),
             Self::OnceLife { life } => write!(f, "a life of {life:?}: {}", self.reason()),
             Self::Replays { replays } => write!(f, "{replays} replays: {}", self.reason()),

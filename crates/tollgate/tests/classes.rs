@@ -425,6 +425,10 @@ fn classes_that_make_no_sense_are_refused_with_their_policy() {
             "classes: no share can be kept where requests wait for their turn: a line of turns has no classes",
         ),
         (
+            classed(Policy::new("api", TEN.warm_up(3_600 * wait))),
+            "classes: no share can be kept of a quota that warms up: cold units take more room than one each, and would take the share",
+        ),
+        (
             keeps("a", 20).tiers(waits),
             "classes: no share can be kept where requests wait for their turn: a line of turns has no classes",
         ),

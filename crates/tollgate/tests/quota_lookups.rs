@@ -436,11 +436,14 @@ async fn classes_a_ban_and_the_cost_hold_as_they_do_for_the_own_quotas() {
         assert!(check("critical").await.unwrap().is_allowed());
     }
 
-    // A share of less than one unit is an error of the answer.
-    let database = Database::default().with("4711", Quota::per_hour(1));
-    let policy = Policy::new("api", Quota::per_hour(10)).key(Header::new("x-customer"));
-    let (limiter, _) = limiter(keeps(policy.quota_by_async(database.lookup())));
-    assert_eq!(left(&limiter, "4711").await, 5);
+    // A share of less than one unit is an error of the answer, and so is one of a quota that warms up.
+    let warming = Quota::per_hour(20).warm_up(60 * MINUTE);
+    for stated in [Quota::per_hour(1), warming] {
+        let database = Database::default().with("4711", stated);
+        let policy = keeps(with_own(Quota::per_hour(10)));
+        let (limiter, _) = limiter(policy.quota_by_async(database.lookup()));
+        assert_eq!(left(&limiter, "4711").await, 5);
+    }
 }
 
 #[tokio::test]

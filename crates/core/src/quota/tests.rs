@@ -39,10 +39,6 @@ fn a_quota_that_keeps_units_for_others_differs_in_its_capacity_alone() {
                 .burst(70),
         ),
         (
-            minute(100).warm_up(wait).cold_factor(4),
-            minute(100).burst(70).warm_up(wait).cold_factor(4),
-        ),
-        (
             Concurrent::at_most(100).into(),
             Concurrent::at_most(70).into(),
         ),
@@ -178,6 +174,10 @@ fn nonsense_is_refused_with_a_sentence() {
         (
             quota.wait_up_to(second).try_keeping(1),
             "a line of turns has no classes",
+        ),
+        (
+            quota.warm_up(second).try_keeping(1),
+            "cold units take more room than one each, and would take the share",
         ),
         (
             quota.try_warm_up(Duration::ZERO),

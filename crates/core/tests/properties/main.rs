@@ -25,6 +25,7 @@ mod ids;
 mod numbers;
 mod pitfalls;
 mod retry_after;
+mod shares;
 #[path = "../support/mod.rs"]
 mod support;
 mod tiers;

@@ -73,8 +73,9 @@ impl Policy {
     /// ```
     ///
     /// The limiter is not built if a share is 0 or less than one unit of a quota, if nothing would be left to all others, if two
-    /// classes have one name, if nothing names the class of a request, or if a quota lets requests
-    /// [wait for their turn](crate::Quota::wait_up_to): a line of turns has no classes. Requests that wait for a place under a
+    /// classes have one name, if nothing names the class of a request, if a quota lets requests
+    /// [wait for their turn](crate::Quota::wait_up_to), because a line of turns has no classes, or if a quota
+    /// [warms up](crate::Quota::warm_up), because cold units take more room than one each and would take the share. Requests that wait for a place under a
     /// [`Concurrent`](crate::Concurrent) limit stand in the order of their classes, first come first served within one.
     #[must_use]
     pub fn keep_for(mut self, class: &str, share: Share) -> Self {
@@ -199,7 +200,7 @@ impl Policy {
             .quota
             .try_keeping(leaves)
             .map_err(|error| match error {
-                QuotaError::KeptOfTurns => ConfigError::Classes {
+                QuotaError::KeptOfTurns | QuotaError::KeptOfWarmUp => ConfigError::Classes {
                     policy: self.name.to_string(),
                     reason: error.to_string(),
                 },

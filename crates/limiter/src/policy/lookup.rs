@@ -39,7 +39,7 @@ const MOST_SCOPES: usize = 64;
 ///   * a text that is not a quota, and a name that none of the policy's own quotas has;
 ///   * a limit on how many at once, and a quota that lets requests wait;
 ///   * a full budget that is smaller than the policy's [cost](Policy::cost);
-///   * a [share](Policy::keep_for) of less than one unit;
+///   * a [share](Policy::keep_for) of less than one unit, or of a quota that [warms up](Quota::warm_up);
 ///   * more than four quotas, unless the policy has more of its own;
 ///   * sliding logs of more than 1,024 entries together, unless the policy's own have more;
 ///   * an algorithm or a window length beyond the 64 pairs of them that a process keeps for each policy name.
