@@ -12,7 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use common::Patience;
-use tollgate::{Backend, Ban, Charge, Key, Limiter, Mode, Policy, Quota, Scope};
+use tollgate::{
+    Backend, Ban, Charge, CheckError, Key, Limiter, Mode, Policy, Quota, Receipt, Scope, Timestamp,
+    Verdict,
+};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -181,15 +184,112 @@ async fn the_key_of_a_ban_is_one_that_an_operator_finds_and_it_expires() {
     assert!((1..=60_001).contains(&left), "{left}");
 }
 
+fn connection(server: &Standalone) -> redis::Connection {
+    let url = format!("redis+unix://{}", server.socket().display());
+    let client = redis::Client::open(url).unwrap();
+    client.get_connection().unwrap()
+}
+
+fn set(server: &Standalone, name: &str, value: &[u8]) {
+    let mut connection = connection(server);
+    let set = redis::cmd("SET").arg(name).arg(value).to_owned();
+    let () = set.query(&mut connection).unwrap();
+}
+
+fn get(server: &Standalone, name: &str) -> Option<Vec<u8>> {
+    let mut connection = connection(server);
+    redis::cmd("GET").arg(name).query(&mut connection).unwrap()
+}
+
+/// Values that a later version or another program might keep under a ban's key: texts, another tag, and a ban of today with a byte
+/// more.
+fn unknown_forms() -> [Vec<u8>; 4] {
+    let mut longer = [vec![253, 0], vec![0; 24]].concat();
+    longer.push(1);
+    [
+        b"something else".to_vec(),
+        vec![0x7f],
+        [vec![252, 0], vec![0; 24]].concat(),
+        longer,
+    ]
+}
+
 #[tokio::test]
-async fn a_value_of_somebody_elses_is_left_as_it_is_and_the_failure_rule_acts() {
+async fn a_value_that_is_unknown_is_left_as_it_is_and_the_failure_rule_acts() {
     let server = Standalone::start();
     let limiter = process(&server).await;
     let key = "tollgate:login:0/b:=mallory";
-    for foreign in ["something else", "\u{7f}"] {
-        let _ok = server.command(&["SET", key, foreign]);
+    for foreign in unknown_forms() {
+        set(&server, key, &foreign);
         let checked = limiter.check("login", "mallory").await.unwrap();
         assert!(checked.is_allowed() && checked.undecided().is_some());
-        assert_eq!(value(&server.command(&["GET", key])), foreign);
+        assert_eq!(get(&server, key), Some(foreign));
+    }
+}
+
+#[tokio::test]
+async fn no_order_strike_or_knock_overwrites_a_ban_of_a_form_that_is_unknown() {
+    let server = Standalone::start();
+    let limiter = process(&server).await;
+    let backend = RedisBackend::builder(&server.url()).connections(1);
+    let backend = backend.patient().connect().await.unwrap();
+    let key = Key::from("mallory");
+    let name = "tollgate:login:0/b:=mallory";
+    let ban = Ban::after(3, 10 * MINUTE);
+    let (terms, extending) = (Quota::from(ban), Quota::from(ban.extending()));
+    let plenty = Quota::per_day(1_000);
+    for foreign in unknown_forms() {
+        set(&server, name, &foreign);
+        let is_left = |what: &str| assert_eq!(get(&server, name), Some(foreign.clone()), "{what}");
+
+        // Orders fail, and say so.
+        let order = limiter.ban("login", "mallory", MINUTE).await;
+        assert!(
+            matches!(order, Err(CheckError::Unavailable(_))),
+            "{order:?}"
+        );
+        is_left("ban");
+        let question = limiter.banned("login", "mallory").await;
+        assert!(matches!(question, Err(CheckError::Unavailable(_))));
+        is_left("banned");
+        let order = limiter.unban("login", "mallory").await;
+        assert!(
+            matches!(order, Err(CheckError::Unavailable(_))),
+            "{order:?}"
+        );
+        is_left("unban");
+
+        // A strike by a response is dropped: no request waits for it.
+        let strike = Charge {
+            scope: Scope::of("login", 0, &terms),
+            quota: &terms,
+            key: &key,
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let budget = Charge {
+            scope: Scope::of("login", 0, &plenty),
+            quota: &plenty,
+            ..strike
+        };
+        let taken = Verdict::allowed(&strike, 1, 0);
+        let receipt = Receipt::of(&strike, &taken, Timestamp::default()).unwrap();
+        backend.debit(&receipt, 1);
+        // It has arrived when a later request of the sole connection has.
+        assert!(backend.decide(&[budget]).await.unwrap().is_admitted());
+        is_left("strike");
+
+        // And so has a knock that would begin a ban anew, or a strike by a denial.
+        for terms in [&extending, &terms] {
+            let guard = Charge {
+                quota: terms,
+                cost: 0,
+                ..strike
+            };
+            for _ in 0..3 {
+                assert!(backend.decide(&[budget, guard]).await.is_err());
+                is_left("knock");
+            }
+        }
     }
 }
