@@ -23,7 +23,8 @@ struct Stated {
 }
 
 impl Stated {
-    fn of(server: Option<(Standalone, RedisBackend)>) -> Self {
+    /// In time that stands still, or in real time.
+    fn of(server: Option<(Standalone, RedisBackend)>, is_still: bool) -> Self {
         let quota = Arc::new(Mutex::new(String::new()));
         let row = Arc::clone(&quota);
         let lookup = QuotaLookup::new(Duration::ZERO, move |_: Key| {
@@ -34,10 +35,11 @@ impl Stated {
         let builder = Limiter::builder().policy(policy.quota_by_async(lookup));
         let (builder, server) = match server {
             Some((server, backend)) => (builder.backend(backend), Some(server)),
-            None => {
+            None if is_still => {
                 let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
                 (builder.backend(backend), None)
             }
+            None => (builder.backend(MemoryBackend::new()), None),
         };
         Self {
             limiter: builder.build().unwrap(),
@@ -54,7 +56,21 @@ impl Stated {
             .clock("clock")
             .deadline(Duration::from_secs(20));
         let backend = backend.connect().await.unwrap();
-        [Self::of(None), Self::of(Some((server, backend)))]
+        [
+            Self::of(None, true),
+            Self::of(Some((server, backend)), true),
+        ]
+    }
+
+    /// For windows of a calendar, which this process works out by its own clock.
+    async fn on_both_backends_today() -> [Self; 2] {
+        let server = Standalone::start();
+        let backend = RedisBackend::builder(&server.url()).deadline(Duration::from_secs(20));
+        let backend = backend.connect().await.unwrap();
+        [
+            Self::of(None, false),
+            Self::of(Some((server, backend)), false),
+        ]
     }
 
     /// The amount that is left once the database states this quota.
@@ -114,4 +130,59 @@ async fn another_algorithm_or_window_of_a_stated_quota_gives_one_full_budget_at_
         }
         assert_eq!(left, [3, 5, 7, 0, 0, 0]);
     }
+}
+
+#[tokio::test]
+async fn a_stated_quota_of_a_calendar_that_changes_keeps_what_was_used_in_its_window() {
+    for stated in Stated::on_both_backends_today().await {
+        let quota = |limit: u64| format!("{limit}/year in Europe/Berlin");
+        assert_eq!(stated.left_of(&quota(250)).await, 250);
+        assert!(stated.spends(100).await);
+
+        let mut left = Vec::new();
+        for limit in [500, 250, 125, 250] {
+            left.push(stated.left_of(&quota(limit)).await);
+        }
+        assert_eq!(left, [400, 150, 25, 150]);
+
+        assert!(stated.spends(150).await);
+        for limit in [125, 250] {
+            assert_eq!(stated.left_of(&quota(limit)).await, 0);
+            assert!(!stated.spends(1).await);
+        }
+
+        // The year of another zone is another calendar: one full budget, and the old state on return.
+        assert_eq!(stated.left_of("250/year in UTC").await, 250);
+        assert_eq!(stated.left_of(&quota(250)).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_stated_quota_that_warms_up_keeps_what_was_used_and_how_cold_it_is() {
+    let mut told = Vec::new();
+    for stated in Stated::on_both_backends().await {
+        let quota = |limit: u64| format!("{limit}/min warm up 30s");
+        assert_eq!(stated.left_of(&quota(250)).await, 250);
+        // Cold units take more room than one each.
+        assert!(stated.spends(50).await);
+        let after = stated.left_of(&quota(250)).await;
+        assert!(after < 200, "{after}");
+
+        // Neither another limit nor a quota without a warm-up in between makes it any warmer or fuller.
+        let mut left = Vec::new();
+        for quota in [quota(500), quota(250), "250/min".to_owned(), quota(250)] {
+            left.push(stated.left_of(&quota).await);
+        }
+        assert_eq!([left[1], left[2], left[3]], [after; 3]);
+        // The bucket keeps the time until it is full again, of which twice the rate makes twice the units.
+        assert!((2 * after..=2 * after + 1).contains(&left[0]), "{left:?}");
+
+        assert!(stated.spends(after).await);
+        for limit in [125, 250, 500] {
+            assert_eq!(stated.left_of(&quota(limit)).await, 0, "{limit}");
+            assert!(!stated.spends(1).await);
+        }
+        told.push(left);
+    }
+    assert_eq!(told[0], told[1]);
 }

@@ -276,6 +276,26 @@ async fn a_ban_holds_in_every_tier_and_whatever_the_order_in_which_the_policy_wa
 }
 
 #[tokio::test]
+async fn a_caller_in_a_tier_without_limits_is_exempt_from_bans_by_hand_as_well() {
+    let tiers = Tiers::by_key([("gold", "gold")]).unlimited("gold");
+    let server = Server::start([login().ban(BAN).tiers(tiers)]).await;
+    for account in ["gold", "iron"] {
+        let ban = server.limiter.ban("login", account, MINUTE);
+        ban.await.unwrap();
+    }
+
+    assert_eq!(server.statuses("gold").await, [200, 200, 200, 200]);
+    assert_eq!(server.statuses("iron").await, [429, 429]);
+    assert!(server.get("iron", 200).await.is_ban());
+
+    // The ban is there all the same, for the day on which the caller leaves the tier.
+    for account in ["gold", "iron"] {
+        let left = server.limiter.banned("login", account).await.unwrap();
+        assert_eq!(left, Some(MINUTE), "{account}");
+    }
+}
+
+#[tokio::test]
 async fn a_denial_for_the_share_of_another_class_is_a_strike_and_a_ban_holds_for_every_class() {
     // given four a day, of which two are kept
     let policy = Policy::new("login", Quota::per_day(4))

@@ -15,7 +15,7 @@ use common::{Body, Waiting, at_a_standstill, from};
 use http::{Request, Response};
 use tollgate::key::Global;
 use tollgate::{
-    Ban, CheckOutcome, Concurrent, FailureKind, Key, Limiter, OnFailure, Policy, Quota,
+    Ban, CheckError, CheckOutcome, Concurrent, FailureKind, Key, Limiter, OnFailure, Policy, Quota,
     RateLimitLayer, Share,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -199,6 +199,35 @@ async fn responses_are_strikes_in_an_outage_as_well() {
         *status = guess(&layer).await;
     }
     assert_eq!(statuses, [401, 401, 401, 429, 429]);
+}
+
+#[tokio::test]
+async fn in_an_outage_a_banned_caller_has_the_answer_of_the_failure_rule_and_the_ban_stays() {
+    for (rule, in_outage) in [(OnFailure::Allow, 401), (OnFailure::Deny, 503)] {
+        let backend = Waiting::new(at_a_standstill().0);
+        backend.gate.add_permits(100);
+        let policy = Policy::new("login", Quota::per_minute(100)).key(Global);
+        let policy = policy.on_failure(rule).ban(BAN);
+        let limiter = Limiter::builder().policy(policy).backend(backend.clone());
+        let limiter = limiter.build().unwrap();
+        let layer = RateLimitLayer::new(limiter.clone());
+        let ban = limiter.ban("login", Key::global(), MINUTE);
+        ban.await.unwrap();
+        assert_eq!(guess(&layer).await, 429);
+
+        // Neither the ban nor its end is known meanwhile.
+        backend.fail_with(Some(FailureKind::Unreachable));
+        for _ in 0..5 {
+            assert_eq!(guess(&layer).await, in_outage, "{rule:?}");
+        }
+        let unknown = limiter.banned("login", Key::global()).await;
+        assert!(matches!(unknown, Err(CheckError::Unavailable(_))));
+
+        backend.fail_with(None);
+        assert_eq!(guess(&layer).await, 429);
+        let left = limiter.banned("login", Key::global()).await.unwrap();
+        assert_eq!(left, Some(MINUTE));
+    }
 }
 
 #[tokio::test]

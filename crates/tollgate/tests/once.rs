@@ -17,8 +17,8 @@ use common::quotas_only::QuotasOnly;
 use common::{Strict, at_a_standstill, from};
 use tollgate::key::Header;
 use tollgate::{
-    Concurrent, Limiter, ManualClock, OnFailure, Once, Policy, Quota, QuotaError, RateLimitLayer,
-    Share,
+    Ban, Concurrent, Limiter, ManualClock, OnFailure, Once, Policy, Quota, QuotaError,
+    RateLimitLayer, Share,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -136,6 +136,29 @@ async fn each_request_holds_its_place_retry_or_not() {
     assert!(!check().await.unwrap().is_allowed());
     drop(retry);
     assert!(check().await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn a_ban_keeps_out_retries_as_well_and_they_take_nothing_while_it_lasts() {
+    let ban = Ban::after(2, Duration::from_secs(600)).lasting(Duration::from_secs(20));
+    let (limiter, clock) = over(orders().ban(ban));
+    let check = || limiter.check("orders", "alice").id("order-7");
+    assert_eq!(left(&limiter, "order-7").await, 9);
+    let length = Duration::from_secs(20);
+    limiter.ban("orders", "alice", length).await.unwrap();
+
+    // A retry would pass by its id alone.
+    for _ in 0..3 {
+        let retry = check().await.unwrap();
+        assert!(!retry.is_allowed());
+        assert_eq!(retry.retry_after(), Some(length));
+    }
+
+    // No replay was counted: two are still free, within the life of the id.
+    clock.advance(length);
+    for remaining in [9, 9, 8] {
+        assert_eq!(left(&limiter, "order-7").await, remaining);
+    }
 }
 
 #[tokio::test]

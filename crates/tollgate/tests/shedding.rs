@@ -13,15 +13,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::tokio_clock::in_tokio_time;
 use common::{Body, Strict, at_a_standstill, from, header};
 use http::{Method, Request, Response};
+use tokio::time::{Instant, sleep};
 use tollgate::key::{self, Extension, Global, Header, Query};
 use tollgate::{
-    Answer, Backend, Cause, Charge, CheckError, ClientIp, Decision, Event, Key, Limiter,
-    LimiterBuilder, MemoryBackend, PlainText, Policy, Pressure, PressureGauge, Quota,
-    RateLimitLayer, Receipt, Scope, Shedding,
+    Answer, Backend, Cause, Charge, CheckError, ClientIp, Concurrent, Decision, Event, Key,
+    Limiter, LimiterBuilder, MemoryBackend, PlainText, Policy, Pressure, PressureGauge, Quota,
+    Quotas, RateLimitLayer, Receipt, Scope, Shedding,
 };
 use tower::{Layer, ServiceExt, service_fn};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 const CLASSES: [&str; 3] = ["critical", "normal", "batch"];
 const AT: [(&str, f64); 2] = [("batch", 0.7), ("normal", 0.9)];
@@ -412,6 +416,46 @@ async fn work_that_is_no_request_is_refused_by_its_class() {
 
     let unknown = check().class("urgent").await;
     assert!(matches!(unknown, Err(CheckError::UnknownClass { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_waits_is_refused_before_its_wait_and_keeps_the_turn_that_it_has() {
+    // given one a second, and work that waits for its turn or for a place
+    let turns = Quota::per_second(1).burst(1).wait_up_to(SECOND * 5);
+    let places = Concurrent::at_most(1).wait_up_to(SECOND * 5);
+    for quotas in [Quotas::from(turns), Quotas::from(places)] {
+        let gauge = PressureGauge::new();
+        let limiter = shedding(&gauge, AT)
+            .policy(Policy::new("mail", quotas))
+            .backend(in_tokio_time())
+            .build()
+            .unwrap();
+        let acquire = || limiter.acquire("mail", "alice").class("batch");
+        let first = acquire().await.unwrap();
+        assert!(first.is_allowed());
+
+        // when the pressure rises while a second one waits
+        let began = Instant::now();
+        let (second, third) = tokio::join!(acquire(), async {
+            sleep(SECOND / 2).await;
+            gauge.set(1.0);
+            let third = acquire().await.unwrap();
+            drop(first);
+            third
+        });
+
+        // then a third is refused at once, and the second passes at its turn
+        assert!(third.is_shed() && !third.is_allowed());
+        let second = second.unwrap();
+        assert!(second.is_allowed() && !second.is_shed());
+        assert!(began.elapsed() <= SECOND + SECOND / 100);
+
+        // and the refused one has taken nothing: the next turn is a second after the last
+        drop(second);
+        gauge.set(0.0);
+        assert!(acquire().await.unwrap().is_allowed());
+        assert!(began.elapsed() <= 2 * SECOND + SECOND / 100);
+    }
 }
 
 /// The cause of an event, its class, and true if it was enforced.
