@@ -37,7 +37,8 @@ fn login() -> Policy {
 async fn process(server: &Standalone, policy: Policy, connections: usize) -> Limiter {
     let backend = RedisBackend::builder(&server.url())
         .connections(connections)
-        .deadline(PATIENCE);
+        .deadline(PATIENCE)
+        .connect_deadline(PATIENCE);
     let backend = backend.connect().await.unwrap();
     let builder = Limiter::builder().policy(policy).backend(backend);
     builder.build().unwrap()
