@@ -41,8 +41,9 @@ EXPLAINED = Path(__file__).with_name("explained.txt")
 SUITES = ["tollgate_core", "oracle", "properties"]
 # The properties of turns, which notice a mutant of these files long before the others have run.
 TURNS, OF_TURNS = ["turns::", "waiting::"], ["waiting.rs", "queue.rs", "notes.rs"]
-# The files, and the part of a mutant's name that limits it to what core's own tests are about: of quotas and verdicts the waits.
-FILES = {"algorithm/**": "", "quota.rs": "wait", "verdict.rs": "wait"}
+# The files, and the parts of a mutant's name that limit it to what core's own tests are about: of quotas the waits and the shares,
+# of verdicts the waits.
+FILES = {"algorithm/**": [""], "engine/bans.rs": [""], "ban.rs": [""], "quota.rs": ["wait", "try_keeping"], "verdict.rs": ["wait"]}
 
 # A mutant may loop for ever, which counts as noticed: after this many times the duration of the suite without one.
 PATIENCE = 10
@@ -71,7 +72,7 @@ def mutants():
     for file in FILES:
         command += ["--file", f"crates/core/src/{file}"]
     listed = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
-    listed = [mutant for mutant in listed if FILES.get(Path(mutant["file"]).name, "") in mutant["name"]]
+    listed = [mutant for mutant in listed if any(part in mutant["name"] for part in FILES.get(Path(mutant["file"]).name, [""]))]
     for number, mutant in enumerate(listed, 1):
         mutant["number"] = number
     return listed

@@ -405,9 +405,13 @@ fn a_policy_on_trial_is_neither_charged_while_its_ban_would_hold_nor_denies_the_
     let mut charges = [
         charge_of("trial", 0, &two, &key),
         charge_of("trial", 1, &ban, &key),
+        // Another policy on trial, of which no caller is banned.
+        charge_of("elsewhere", 0, &two, &key),
         charge_of("api", 0, &two, &key),
+        // A quota that the ban's policy enforces.
+        charge_of("trial", 2, &two, &key),
     ];
-    for trial in &mut charges[..2] {
+    for trial in &mut charges[..3] {
         trial.mode = Mode::Shadow;
     }
     let mut states = charges.map(|charge| State::full(charge.quota));
@@ -418,8 +422,8 @@ fn a_policy_on_trial_is_neither_charged_while_its_ban_would_hold_nor_denies_the_
     // The trial's quota denies, and its ban begins; so does the other policy's quota, which is enforced.
     let third = decide(at(1), &charges, &mut states[..]);
     assert!(!third.is_admitted() && third.verdicts()[1].is_denied());
-    // Later both have room. The ban on trial keeps its own quota full, and no caller out.
+    // Later all have room. The ban on trial keeps its own quota on trial full, and no caller out.
     let later = decide(at(100), &charges, &mut states[..]);
     let taken: Vec<u64> = later.verdicts().iter().map(Verdict::taken).collect();
-    assert_eq!((later.is_admitted(), taken), (true, vec![0, 0, 1]));
+    assert_eq!((later.is_admitted(), taken), (true, vec![0, 0, 1, 1, 1]));
 }
