@@ -34,7 +34,7 @@ pub(crate) struct Replay {
     under_way: BinaryHeap<Reverse<UnderWay>>,
     admitted: u64,
     has_logged_costs: bool,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    heard: Arc<Mutex<Vec<PolicyDecision>>>,
     names: Vec<String>,
     left_out: Vec<String>,
 }
@@ -70,7 +70,7 @@ impl Ord for UnderWay {
 
 /// A decision that the limiter told of.
 #[derive(Debug)]
-struct Heard {
+struct PolicyDecision {
     policy: usize,
     key: Option<Key>,
     is_denied: bool,
@@ -79,7 +79,7 @@ struct Heard {
 
 /// The decision about one request. It is filled anew for each.
 #[derive(Debug, Default)]
-pub(crate) struct Decided {
+pub(crate) struct RequestDecision {
     /// The policy that refused the request, and the caller as this policy tells callers apart.
     pub(crate) refused: Option<(usize, Option<Key>)>,
     /// Policies on trial that would have refused it.
@@ -202,7 +202,7 @@ impl Replay {
     pub(crate) fn decide(
         &mut self,
         entry: &Entry<'_>,
-        decided: &mut Decided,
+        decided: &mut RequestDecision,
     ) -> Result<(), Failure> {
         if !self.held_by.is_empty() {
             self.end_requests(entry.time_us);
@@ -267,7 +267,7 @@ impl Replay {
     fn decide_by_all_of_it(
         &mut self,
         entry: &Entry<'_>,
-        decided: &mut Decided,
+        decided: &mut RequestDecision,
     ) -> Result<(), Failure> {
         decided.on_trial.clear();
         decided.unidentified.clear();
@@ -279,7 +279,7 @@ impl Replay {
         lock(&self.heard).clear();
         let is_denied = self.is_denied(entry)?;
         for heard in lock(&self.heard).drain(..) {
-            let Heard { policy, key, .. } = heard;
+            let PolicyDecision { policy, key, .. } = heard;
             if decided.covered.last() != Some(&policy) {
                 decided.covered.push(policy);
             }
@@ -333,11 +333,11 @@ impl Replay {
     }
 }
 
-fn lock(heard: &Mutex<Vec<Heard>>) -> MutexGuard<'_, Vec<Heard>> {
+fn lock(heard: &Mutex<Vec<PolicyDecision>>) -> MutexGuard<'_, Vec<PolicyDecision>> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn hear(event: &Event<'_>, names: &[String], heard: &Mutex<Vec<Heard>>) {
+fn hear(event: &Event<'_>, names: &[String], heard: &Mutex<Vec<PolicyDecision>>) {
     let is_denied = match event.cause() {
         Cause::Backend => event.verdict().is_some_and(tollgate::Verdict::is_denied),
         Cause::Blocked | Cause::Unidentified | Cause::TierUnknown => true,
@@ -346,7 +346,7 @@ fn hear(event: &Event<'_>, names: &[String], heard: &Mutex<Vec<Heard>>) {
     let Some(policy) = names.iter().position(|name| name == event.policy()) else {
         return;
     };
-    lock(heard).push(Heard {
+    lock(heard).push(PolicyDecision {
         policy,
         key: event.key().cloned().map(Key::compact),
         is_denied,

@@ -16,7 +16,7 @@ use crate::arguments::SimulateArguments;
 use crate::failure::Failure;
 use crate::log::{Reading, Unused, read};
 use crate::picture;
-use crate::replay::{Decided, Replay};
+use crate::replay::{Replay, RequestDecision};
 
 /// The outcome of a replay, to be written down.
 struct Simulation {
@@ -47,7 +47,8 @@ pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
         .transpose()?;
 
     let mut tally = Tally::default();
-    let (mut decided, mut decided_by_other) = (Decided::default(), Decided::default());
+    let (mut decided, mut decided_by_other) =
+        (RequestDecision::default(), RequestDecision::default());
     let reading = read(&asked.log, &terms, &mut |entry, line, number| {
         let others = other.iter_mut().map(|(other, ..)| other);
         let mut replays = std::iter::once(&mut replay).chain(others);
@@ -125,7 +126,12 @@ impl Decisions {
         }
     }
 
-    fn write(&mut self, number: u64, decided: &Decided, names: &[String]) -> Result<(), Failure> {
+    fn write(
+        &mut self,
+        number: u64,
+        decided: &RequestDecision,
+        names: &[String],
+    ) -> Result<(), Failure> {
         let written = match &decided.refused {
             Some((policy, _)) => writeln!(self.file, "{number} refuse {}", names[*policy]),
             None => writeln!(self.file, "{number} pass"),

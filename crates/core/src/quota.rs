@@ -308,7 +308,14 @@ impl Quota {
     pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
         match self.rule {
             Rule::Gcra(_) | Rule::IntervalRefill(_) => self.with_burst(burst),
-            _ => Err(self.refusal(QuotaError::BurstOfWindow { burst })),
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Calendar(_)
+            | Rule::Held(_)
+            | Rule::Ban(_)
+            | Rule::Once(_) => Err(self.refusal(QuotaError::BurstOfWindow { burst })),
         }
     }
 
@@ -520,7 +527,15 @@ impl Quota {
     pub const fn limit(&self) -> u64 {
         match &self.rule {
             Rule::IntervalRefill(rule) => rule.limit(),
-            _ => self.limit,
+            Rule::Gcra(_)
+            | Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Calendar(_)
+            | Rule::Held(_)
+            | Rule::Ban(_)
+            | Rule::Once(_) => self.limit,
         }
     }
 

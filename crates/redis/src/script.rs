@@ -98,12 +98,64 @@ fn source() -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_core::Unit;
+
     use super::*;
 
     #[test]
     fn the_time_is_asked_for_once() {
         assert_eq!(SOURCE.matches("'TIME'").count(), 1);
         assert_eq!(SOURCE.matches(CLOCK).count(), 1);
+    }
+
+    /// The numbers that requests state lead to the rules by their places in this list.
+    #[test]
+    fn each_number_of_a_rule_has_a_place_in_the_scripts_list() {
+        let (_, list) = SOURCE.split_once("local RULES = {").expect("the list");
+        let (list, _) = list.split_once('}').expect("its end");
+        let rules: Vec<_> = list
+            .split(',')
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .collect();
+        let at = |number: u8| rules.get(usize::from(number) - 1).copied();
+        let shared = [Unit::TURNS_NUMBER, Unit::WARM_UP_NUMBER].map(at);
+        assert_eq!(shared, [Some("gcra"); 2]);
+        let period_us = 1;
+        let of_units = [
+            (Unit::Gcra, "gcra"),
+            (
+                Unit::FixedWindow {
+                    period_us,
+                    offset_us: 0,
+                },
+                "fixed_window",
+            ),
+            (Unit::SlidingWindow { period_us }, "sliding_window"),
+            (
+                Unit::RollingWindow {
+                    period_us,
+                    buckets: 2,
+                },
+                "rolling_window",
+            ),
+            (Unit::SlidingLog { period_us }, "sliding_log"),
+            (
+                Unit::IntervalRefill {
+                    period_us,
+                    offset_us: 0,
+                },
+                "interval_refill",
+            ),
+            (Unit::Held, "held"),
+            (Unit::Ban, "ban"),
+            (Unit::Once, "once"),
+        ];
+        for (unit, rule) in of_units {
+            assert_eq!(at(unit.number()), Some(rule));
+        }
+        // The others are the calendar's and the two that share the states of GCRA.
+        assert_eq!(rules.len(), of_units.len() + 3);
     }
 
     #[test]

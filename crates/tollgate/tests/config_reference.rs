@@ -176,6 +176,63 @@ fn table(line: &str) -> Table {
         .unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
+/// TOML's names of the values that a type allows. Forms and quotas have sections of their own, which list them.
+fn toml_types(told: &str) -> Option<BTreeSet<&'static str>> {
+    let of_word = |word: &str| match word.trim_start_matches('[').split([' ', ',', ']']).next() {
+        Some("boolean") => Some("boolean"),
+        Some("number") => Some("integer"),
+        Some("text") => Some("string"),
+        Some("list") => Some("array"),
+        Some("table") => Some("table"),
+        Some("form" | "quotas") => None,
+        _ => panic!("unknown type {told}"),
+    };
+    told.split(" or ").map(of_word).collect()
+}
+
+/// Holds the type of a key to the values that the code reads.
+fn hold_type(place: Place, key: &str, told: &str, stated: &Value) {
+    let Some(types) = toml_types(told) else {
+        return;
+    };
+    assert!(types.contains(stated.type_str()), "{key}: {told}");
+    let of = |value: Value| place.with(&Table::from_iter([(key.to_owned(), value)]));
+    let probes = "[true, 7, 'x', ['x'], { x = 1 }]";
+    let probes: Value = table(&format!("probes = {probes}"))["probes"].clone();
+    for probe in probes.as_array().unwrap() {
+        // A list is read as the values of a table's keys, in their order.
+        let is_told =
+            types.contains(probe.type_str()) || probe.is_array() && types.contains("table");
+        assert!(
+            is_told || read(&of(probe.clone())).is_err(),
+            "{key}: {told}, {probe}"
+        );
+    }
+    if told.starts_with("list of ") {
+        assert!(
+            read(&of(Value::Array(vec![7.into()]))).is_err(),
+            "{key}: {told}"
+        );
+    }
+    if let Some((_, range)) = told.split_once("number, ") {
+        let (least, most) = range.split_once(" to ").unwrap();
+        let (least, most): (i64, i64) = (least.parse().unwrap(), most.parse().unwrap());
+        for (number, is_fine) in [
+            (least - 1, false),
+            (least, true),
+            (most, true),
+            (most + 1, false),
+        ] {
+            let built = build(&of(number.into()));
+            assert_eq!(
+                built.is_ok_and(|it| it.build().is_ok()),
+                is_fine,
+                "{key} = {number}"
+            );
+        }
+    }
+}
+
 /// Holds a table of keys to the keys that the code reads.
 fn hold_keys<T: DeserializeOwned + Debug>(heading: &str, place: Place) {
     let rows = rows(heading);
@@ -185,7 +242,7 @@ fn hold_keys<T: DeserializeOwned + Debug>(heading: &str, place: Place) {
 
     let as_it_comes = read_and_built(&place.with(&Table::new()));
     for row in rows {
-        let [key, _, default, meaning, line] = &row[..] else {
+        let [key, told, default, meaning, line] = &row[..] else {
             panic!("{heading}: five columns, not {row:?}");
         };
         assert!(meaning.ends_with('.'), "{heading}: {meaning}");
@@ -194,6 +251,7 @@ fn hold_keys<T: DeserializeOwned + Debug>(heading: &str, place: Place) {
             stated.len() == 1 && stated.contains_key(key),
             "{key}: {line}"
         );
+        hold_type(place, key, told, &stated[key]);
         let with_line = read_and_built(&place.with(&stated));
         match default.as_str() {
             "required" => {

@@ -195,6 +195,7 @@ async fn what_no_quota_decides_is_heard_of_with_its_cause() {
                 .on_missing(OnMissing::Deny)
                 .shadow(),
         )
+        .policy(policy("passed").on_missing(OnMissing::Pass))
         .policy(policy("preflights").exempt_preflights())
         .build()
         .unwrap();
@@ -228,6 +229,12 @@ async fn what_no_quota_decides_is_heard_of_with_its_cause() {
             "unidentified",
             Cause::Unidentified,
             403,
+        ),
+        (
+            request("/passed", None),
+            "passed",
+            Cause::PassedUnidentified,
+            200,
         ),
         (request("/tiers", Some("bad")), "tiers", Cause::Blocked, 403),
         (request("/tiers", Some("good")), "tiers", Cause::Exempt, 200),

@@ -67,7 +67,14 @@ fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>)
     let questions = explanation.record.questions.iter();
     let questions: Vec<_> = questions.filter(|it| it.policy == name).collect();
     if let Some(untouched) = &account.untouched {
-        say("not asked", untouched_words(untouched.cause));
+        match &account.missing {
+            Some(missing) if untouched.cause == Cause::PassedUnidentified => {
+                let what = missing.what();
+                let words = format!("the request has no {what}, and requests without one pass");
+                say("not asked", &words);
+            }
+            _ => say("not asked", untouched_words(untouched.cause)),
+        }
         if let Some(key) = &untouched.key {
             say("caller", &whose(config, key));
         }
@@ -78,16 +85,7 @@ fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>)
         return;
     }
     let Some(first) = questions.first() else {
-        match &account.missing {
-            Some(missing) => say(
-                "not asked",
-                &format!(
-                    "the request has no {}, and requests without one pass",
-                    missing.what()
-                ),
-            ),
-            None => say("not asked", "another policy refuses the request before"),
-        }
+        say("not asked", "another policy refuses the request before");
         return;
     };
     say("covers", &policy_words::covers(config));

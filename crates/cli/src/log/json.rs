@@ -154,7 +154,7 @@ impl FieldNames {
         from_beginnings: bool,
     ) -> Result<Parsed<'l>, Garbled> {
         let mut reader = serde_json::Deserializer::from_slice(line);
-        let Found { parts, headers } = reader
+        let LineFields { parts, headers } = reader
             .deserialize_map(self)
             .map_err(|_| "not an object of JSON")?;
         let [
@@ -253,20 +253,20 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 
 /// The fields of one line.
 #[derive(Default)]
-pub(crate) struct Found<'l> {
+pub(crate) struct LineFields<'l> {
     parts: [Option<Cow<'l, str>>; PARTS],
     headers: Vec<(String, String)>,
 }
 
 impl<'l> Visitor<'l> for &FieldNames {
-    type Value = Found<'l>;
+    type Value = LineFields<'l>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a line of a log")
     }
 
-    fn visit_map<A: MapAccess<'l>>(self, mut fields: A) -> Result<Found<'l>, A::Error> {
-        let mut found = Found::default();
+    fn visit_map<A: MapAccess<'l>>(self, mut fields: A) -> Result<LineFields<'l>, A::Error> {
+        let mut found = LineFields::default();
         while let Some(Text(name)) = fields.next_key_seed(Text(None))? {
             match self.place(&name.unwrap_or_default()) {
                 None => drop(fields.next_value::<IgnoredAny>()?),

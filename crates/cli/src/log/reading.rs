@@ -169,7 +169,7 @@ pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Re
 }
 
 fn give(
-    kept: &Kept,
+    kept: &WaitingLine,
     parser: &mut Parser,
     reading: &mut Reading,
     each: &mut Each<'_>,
@@ -232,12 +232,12 @@ struct Order {
     tolerance: Duration,
     tolerance_us: u64,
     latest_us: u64,
-    kept: BinaryHeap<Reverse<Kept>>,
+    kept: BinaryHeap<Reverse<WaitingLine>>,
 }
 
 /// A line that waits for earlier ones.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kept {
+struct WaitingLine {
     time_us: u64,
     number: u64,
     line: Box<[u8]>,
@@ -279,7 +279,7 @@ impl Order {
             return Err(Late::TooMany);
         }
         let line = line.into();
-        self.kept.push(Reverse(Kept {
+        self.kept.push(Reverse(WaitingLine {
             time_us,
             number,
             line,
@@ -289,7 +289,7 @@ impl Order {
     }
 
     /// The earliest line that no other can come before.
-    fn next(&mut self) -> Option<Kept> {
+    fn next(&mut self) -> Option<WaitingLine> {
         let Reverse(earliest) = self.kept.peek()?;
         if earliest.time_us.saturating_add(self.tolerance_us) > self.latest_us {
             return None;
@@ -298,7 +298,7 @@ impl Order {
     }
 
     /// The earliest line, at the end.
-    fn rest(&mut self) -> Option<Kept> {
+    fn rest(&mut self) -> Option<WaitingLine> {
         self.kept.pop().map(|Reverse(kept)| kept)
     }
 }

@@ -8,7 +8,7 @@ use tollgate::{Key, KeyKind};
 
 use super::callers::{OfCaller, RefusedCallers};
 use crate::log::Entry;
-use crate::replay::{Decided, Replay};
+use crate::replay::{Replay, RequestDecision};
 use crate::timeline::Timeline;
 
 /// The most routes that are counted by their name. The rest counts together.
@@ -58,7 +58,7 @@ impl Tally {
         entry: &Entry<'_>,
         line: &[u8],
         number: u64,
-        decided: &Decided,
+        decided: &RequestDecision,
     ) {
         if self.requests == 0 {
             self.first_us = entry.time_us;
@@ -88,7 +88,7 @@ impl Tally {
         }
     }
 
-    fn count_policies(&mut self, decided: &Decided) {
+    fn count_policies(&mut self, decided: &RequestDecision) {
         self.unroutable += u64::from(decided.is_unroutable);
         for policy in &decided.covered {
             self.policies[*policy].covered += 1;
@@ -233,7 +233,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    pub(super) fn count(&mut self, caller: Key, ours: &Decided, theirs: &Decided) {
+    pub(super) fn count(&mut self, caller: Key, ours: &RequestDecision, theirs: &RequestDecision) {
         let (newly, no_longer) = match (&ours.refused, &theirs.refused) {
             (Some(_), None) => (1, 0),
             (None, Some(_)) => (0, 1),

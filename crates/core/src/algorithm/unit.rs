@@ -45,9 +45,18 @@ pub enum Unit {
 }
 
 /// The kinds of units, one line each: the number on wires, and the letter in names. The number and the letter are never reused
-/// for another kind, since states outlive the process that wrote them.
+/// for another kind, since states outlive the process that wrote them. Behind the kinds stand the numbers of rules whose states
+/// are of a kind above.
 macro_rules! kinds {
-    ($($kind:ident $number:literal $letter:literal,)+) => {
+    ($($kind:ident $number:literal $letter:literal,)+ ; $($rule:ident $rule_number:literal,)+) => {
+        /// A number that stands twice in the list does not compile.
+        #[derive(Clone, Copy)]
+        #[repr(u8)]
+        enum WireNumber {
+            $($kind = $number,)+
+            $($rule = $rule_number,)+
+        }
+
         #[derive(Clone, Copy)]
         enum Kind {
             $($kind,)+
@@ -58,7 +67,7 @@ macro_rules! kinds {
 
             const fn number(self) -> u8 {
                 match self {
-                    $(Self::$kind => $number,)+
+                    $(Self::$kind => WireNumber::$kind as u8,)+
                 }
             }
 
@@ -78,14 +87,22 @@ kinds! {
     RollingWindow 4 'r',
     SlidingLog 5 'l',
     Held 6 'h',
-    // 7 is GCRA with turns, which shares the units of GCRA.
     Ban 8 'b',
     IntervalRefill 9 'i',
     Calendar 10 'c',
     Once 12 'o',
+    ;
+    Turns 7,
+    WarmUp 11,
 }
 
 impl Unit {
+    /// The number on wires of [`Gcra`](Self::Gcra) under which requests wait for their turn. Its states are those of GCRA.
+    pub const TURNS_NUMBER: u8 = WireNumber::Turns as u8;
+
+    /// The number on wires of [`Gcra`](Self::Gcra) that warms up. Its states are those of GCRA, behind those of a store.
+    pub const WARM_UP_NUMBER: u8 = WireNumber::WarmUp as u8;
+
     const fn kind(self) -> Kind {
         match self {
             Self::Gcra => Kind::Gcra,

@@ -128,7 +128,14 @@ impl Quota {
                 rule: Rule::Held(Held { wait_us, ..*rule }),
                 ..self
             }),
-            _ => Err(self.refusal(QuotaError::WaitOfWindow)),
+            Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::IntervalRefill(_)
+            | Rule::Calendar(_)
+            | Rule::Ban(_)
+            | Rule::Once(_) => Err(self.refusal(QuotaError::WaitOfWindow)),
         }
     }
 }

@@ -49,7 +49,7 @@ pub fn watch<E: fmt::Display>(
         path: path.into(),
         read: Box::new(move |text| read(text).map_err(|error| error.to_string())),
         registry: Registry::new(),
-        loaded: Loaded::default(),
+        loaded: FileContent::default(),
     }
 }
 
@@ -76,12 +76,12 @@ pub struct ConfigFile {
     path: PathBuf,
     read: Box<ReadText>,
     registry: Registry,
-    loaded: Loaded,
+    loaded: FileContent,
 }
 
 /// The latest content of the file.
 #[derive(Default)]
-struct Loaded {
+struct FileContent {
     /// The text that was looked at last, right or wrong; nothing if it could not be read.
     text: Option<String>,
     /// The configuration that holds.
@@ -106,7 +106,7 @@ impl ConfigFile {
     pub fn load(&mut self) -> Result<LimiterBuilder, ReloadError> {
         let text = text_of(&self.path)?;
         let (config, builder) = self.build(&text)?;
-        self.loaded = Loaded {
+        self.loaded = FileContent {
             text: Some(text),
             config,
             fault: None,
@@ -276,7 +276,7 @@ pub struct Watch(Arc<Follower>);
 struct Follower {
     file: ConfigFile,
     limiter: Limiter,
-    loaded: Mutex<Loaded>,
+    loaded: Mutex<FileContent>,
 }
 
 impl Watch {

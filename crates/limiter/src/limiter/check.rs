@@ -16,7 +16,7 @@ use tollgate_core::{Capability, MAX_NAME_LEN};
 
 pub use self::error::CheckError;
 pub use self::joint::{JointCheck, JointOutcome};
-use self::outcome::Asked;
+use self::outcome::AskedAmount;
 pub use self::outcome::CheckOutcome;
 use super::plan::{Demand, Wish};
 use super::planning::{self, Question};
@@ -296,9 +296,9 @@ impl<'a> IntoFuture for Check<'a> {
         let this = self.with_fit_grant();
         let (limiter, importance, patience) = (this.limiter, this.importance, this.patience);
         let (step, asked) = match this.question() {
-            Err(error) => (Step::Unknown(error), Asked::default()),
+            Err(error) => (Step::Unknown(error), AskedAmount::default()),
             Ok(question) => {
-                let asked = Asked::of(&question);
+                let asked = AskedAmount::of(&question);
                 let step = Step::Asked {
                     question,
                     importance,
@@ -406,7 +406,7 @@ impl<'a> IntoFuture for Acquire<'a> {
 pub struct CheckFuture<'a> {
     limiter: &'a Limiter,
     step: Step,
-    asked: Asked,
+    asked: AskedAmount,
 }
 
 enum Step {

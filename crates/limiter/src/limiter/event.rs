@@ -104,6 +104,8 @@ pub enum Cause {
     Off,
     /// The request has no identity, and the policy refuses it.
     Unidentified,
+    /// The request has no identity, and the policy lets it pass uncharged: see [`OnMissing::Pass`](crate::OnMissing::Pass).
+    PassedUnidentified,
     /// The caller's tier or quota is not known, and the policy refuses the request.
     TierUnknown,
     /// The process is under pressure, and the limiter [refuses](crate::LimiterBuilder::shed) requests of this

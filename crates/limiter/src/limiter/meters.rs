@@ -187,9 +187,9 @@ impl Metric {
 static METADATA: Metadata<'_> = Metadata::new("tollgate", Level::INFO, Some(module_path!()));
 
 /// A value for each recorder. A process has two: none at first, and the one that it installs.
-struct PerRecorder<T>(OnceLock<Box<Kept<T>>>);
+struct PerRecorder<T>(OnceLock<Box<Recording<T>>>);
 
-struct Kept<T> {
+struct Recording<T> {
     recorder: usize,
     value: T,
     next: PerRecorder<T>,
@@ -214,7 +214,7 @@ impl<T> PerRecorder<T> {
         let mut at = self;
         loop {
             let kept = at.0.get_or_init(|| {
-                Box::new(Kept {
+                Box::new(Recording {
                     recorder: address,
                     value: make(),
                     next: Self::default(),
@@ -243,13 +243,14 @@ enum Tally {
     Exempt,
     Off,
     Unidentified,
+    PassedUnidentified,
     TierUnknown,
     Shed,
     Left,
 }
 
 /// The names of the results, in their order.
-const RESULTS: [&str; 15] = [
+const RESULTS: [&str; 16] = [
     "allowed",
     "waited",
     "denied",
@@ -262,6 +263,7 @@ const RESULTS: [&str; 15] = [
     "exempt",
     "off",
     "unidentified",
+    "passed_unidentified",
     "tier_unknown",
     "shed",
     "left",
@@ -277,6 +279,7 @@ impl Tally {
             Cause::Exempt => Some(Self::Exempt),
             Cause::Off => Some(Self::Off),
             Cause::Unidentified => Some(Self::Unidentified),
+            Cause::PassedUnidentified => Some(Self::PassedUnidentified),
             Cause::TierUnknown => Some(Self::TierUnknown),
             Cause::Shed => Some(Self::Shed),
             Cause::Left => Some(Self::Left),
@@ -370,7 +373,7 @@ impl PolicyHandles {
     }
 
     #[inline]
-    fn fill(&self, recorder: &dyn Recorder, policy: &str, weight: Weight, used: Used) {
+    fn fill(&self, recorder: &dyn Recorder, policy: &str, weight: Weight, used: UsedShare) {
         let histogram = &self.used[weight as usize];
         let histogram = match histogram.get() {
             Some(histogram) => histogram,
@@ -404,12 +407,12 @@ fn labels_of(policy: &str, weight: Weight) -> Vec<MetricLabel> {
 
 /// The share of a budget that is used: a fraction, of which a float is made if a histogram takes one.
 #[derive(Clone, Copy, Debug)]
-struct Used {
+struct UsedShare {
     used: u64,
     limit: u64,
 }
 
-impl Used {
+impl UsedShare {
     #[inline]
     fn of(verdict: &Verdict) -> Self {
         let (limit, left) = (verdict.limit(), verdict.remaining());
@@ -428,7 +431,7 @@ impl Used {
     }
 }
 
-impl IntoF64 for Used {
+impl IntoF64 for UsedShare {
     #[allow(
         clippy::float_arithmetic,
         reason = "histograms take floats; no decision is made by one"
@@ -447,7 +450,7 @@ pub(super) struct Meters {
     last_refused: AtomicBool,
     /// The address of a recorder that records nothing; 0 if none is known.
     silent: AtomicUsize,
-    told: PerRecorder<Told>,
+    told: PerRecorder<PageHandles>,
 }
 
 impl Meters {
@@ -523,9 +526,9 @@ impl Meters {
         self.last_refused.store(!is_applied, Ordering::Relaxed);
     }
 
-    fn told(&self, recorder: &dyn Recorder) -> &Told {
+    fn told(&self, recorder: &dyn Recorder) -> &PageHandles {
         self.told.get(recorder, || {
-            let told = Told::new(recorder);
+            let told = PageHandles::new(recorder);
             if told.are_silent() {
                 self.silent.store(address(recorder), Ordering::Relaxed);
             }
@@ -573,7 +576,7 @@ fn tell_sole(
     let handles = meter.0.get(recorder, PolicyHandles::default);
     handles.count(recorder, name, weight, tally);
     if tally != Tally::Left {
-        handles.fill(recorder, name, weight, Used::of(verdict));
+        handles.fill(recorder, name, weight, UsedShare::of(verdict));
     }
 }
 
@@ -589,8 +592,8 @@ fn tell(recorder: &dyn Recorder, payer: Payer<'_>, verdicts: &[Verdict], origin:
             tally = tally.and(Tally::Waited);
         }
         if !is_ban && verdict.outcome() != Outcome::Unknown {
-            let used = Used::of(verdict);
-            fullest = Some(fullest.map_or(used, |fullest: Used| fullest.max(used)));
+            let used = UsedShare::of(verdict);
+            fullest = Some(fullest.map_or(used, |fullest: UsedShare| fullest.max(used)));
         }
     }
     let cause = origin.cause;
@@ -608,7 +611,7 @@ fn tell(recorder: &dyn Recorder, payer: Payer<'_>, verdicts: &[Verdict], origin:
 }
 
 /// The handles of everything that is told with a page, and the counts that were told already.
-struct Told {
+struct PageHandles {
     shed: PolicyMeter,
     duration: Histogram,
     failing: Gauge,
@@ -642,7 +645,7 @@ impl GrowingCount {
     }
 }
 
-impl Told {
+impl PageHandles {
     /// True if the handles do nothing, as those without a recorder do: they do not ask for the value that is added.
     fn are_silent(&self) -> bool {
         struct Nothing<'a>(&'a Cell<bool>);

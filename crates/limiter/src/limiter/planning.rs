@@ -210,7 +210,10 @@ fn with_key(
             }
             // A key that is there but ambiguous never passes: a handler may read it.
             OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
-            OnMissing::Pass => return Ok(Finding::Nothing),
+            OnMissing::Pass => {
+                observers.untouched(policy, None, Cause::PassedUnidentified);
+                return Ok(Finding::Nothing);
+            }
             OnMissing::Deny => {
                 observers.untouched(policy, None, Cause::Unidentified);
                 // A policy on trial refuses nothing.

@@ -121,12 +121,6 @@ const TELL: u8 = 5;
 const RELEASE: u8 = 6;
 const GRANT: u8 = 7;
 
-/// The number of GCRA under which requests may wait. Their states are those of GCRA.
-const WAITING: u8 = 7;
-
-/// The number of GCRA that warms up. Its states are those of GCRA with a store before them.
-const WARMING: u8 = 11;
-
 const ENFORCE: u8 = 0;
 const SHADOW: u8 = 1;
 const PROBE: u8 = 2;
@@ -641,14 +635,14 @@ fn put_gcra(out: &mut Words, mode: u8, interval: &Interval, cost: u64, burst: u6
 
 /// Makes the charge at the end one of a quota under which requests may wait: see `lua/waiting.lua`.
 fn put_wait(out: &mut Words, quota: &Quota) {
-    let thirty_seconds = put_reach(out, WAITING, quota);
+    let thirty_seconds = put_reach(out, Unit::TURNS_NUMBER, quota);
     put_micros(out, quota.longest_wait());
     out.push(thirty_seconds);
 }
 
 /// Makes the charge at the end one of a quota that warms up: see `lua/warming.lua`.
 fn put_warm_up(out: &mut Words, quota: &Quota, [spent, step, steps, surcharge_us]: [u64; 4]) {
-    let thirty_seconds = put_reach(out, WARMING, quota);
+    let thirty_seconds = put_reach(out, Unit::WARM_UP_NUMBER, quota);
     out.push(thirty_seconds);
     put(out, spent);
     put_micros(out, quota.warm_up_period());

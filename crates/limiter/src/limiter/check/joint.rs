@@ -200,12 +200,12 @@ impl fmt::Debug for JointCheck<'_> {
 #[derive(Debug)]
 pub struct JointOutcome {
     outcome: Outcome,
-    parts: Vec<Answered>,
+    parts: Vec<CheckAnswer>,
 }
 
 /// The decision on one of the checks.
 #[derive(Debug)]
-struct Answered {
+struct CheckAnswer {
     verdicts: Range<usize>,
     is_enforced: bool,
 }
@@ -242,7 +242,7 @@ impl JointOutcome {
             Ruling::Admitted(decided) | Ruling::Denied(decided) => Some(*decided),
             _ => None,
         };
-        let parts_answered = parts.iter().map(|part| Answered {
+        let parts_answered = parts.iter().map(|part| CheckAnswer {
             verdicts: part.verdicts(decided),
             is_enforced: !part.policy.shadow,
         });

@@ -49,12 +49,12 @@ use crate::{Block, Policy, PolicyVerdict};
 pub struct CheckOutcome {
     outcome: Outcome,
     enforced: bool,
-    asked: Asked,
+    asked: AskedAmount,
 }
 
 /// The amount that a check asks for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct AskedAmount {
     /// The cost, or the most that may be granted.
     most: u64,
     /// True if less may be granted.
@@ -78,7 +78,7 @@ pub(super) enum Outcome {
 impl CheckOutcome {
     pub(super) fn of(
         policy: &Policy,
-        asked: Asked,
+        asked: AskedAmount,
         ruling: Ruling<'_>,
     ) -> Result<Self, CheckError> {
         let outcome = Outcome::of(ruling, || policy.name().into())?;
@@ -250,7 +250,7 @@ impl CheckOutcome {
     }
 }
 
-impl Asked {
+impl AskedAmount {
     pub(super) fn of(question: &Question) -> Self {
         Self {
             most: question.demand.cost,
