@@ -35,6 +35,72 @@ const DOORS: &[Door] = &[
         ],
     },
     Door {
+        call: "backend.decide_up_to(",
+        places: &[(
+            "limiter/src/limiter/admission.rs",
+            1,
+            "the way of every request, where a check asks for as much as there is",
+        )],
+    },
+    Door {
+        call: "limiter.decide(",
+        places: &[
+            (
+                "limiter/src/limiter/admission/pending.rs",
+                1,
+                "every request whose plan is complete",
+            ),
+            (
+                "grpc/src/messages/meter.rs",
+                1,
+                "each message of a stream that is planned",
+            ),
+        ],
+    },
+    Door {
+        call: "self.go_on(planned",
+        places: &[(
+            "limiter/src/limiter/check.rs",
+            1,
+            "a check has no head to be planned from, and joins the way of requests behind the plan",
+        )],
+    },
+    Door {
+        call: "backend.debit(",
+        places: &[
+            (
+                "limiter/src/limiter.rs",
+                1,
+                "the application corrects a charge, or a response does",
+            ),
+            (
+                "limiter/src/limiter/local.rs",
+                1,
+                "a budget of this process",
+            ),
+            ("limiter/src/limiter/bans.rs", 1, "a response is a strike"),
+        ],
+    },
+    Door {
+        call: "backend.credit(",
+        places: &[
+            ("limiter/src/limiter.rs", 1, "everything that is given back"),
+            (
+                "limiter/src/limiter/local.rs",
+                1,
+                "a budget of this process",
+            ),
+        ],
+    },
+    Door {
+        call: "backend.assume(",
+        places: &[(
+            "limiter/src/limiter/admission/judging.rs",
+            1,
+            "a place is held though the backend failed",
+        )],
+    },
+    Door {
         call: "backend.decide_now(",
         places: &[(
             "limiter/src/limiter/local.rs",
@@ -127,7 +193,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 /// The lines of code of a file, up to its tests. A builder's method of the name in a text or a comment is not a call.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
-    let product = text.split("#[cfg(test)]\nmod ").next().unwrap();
+    let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = product.lines().map(str::trim);
     let code = lines.filter(|line| !line.starts_with("//") && !line.starts_with('"'));
     code.collect::<Vec<_>>().join("\n")
