@@ -56,6 +56,47 @@ async fn send(limiter: &Limiter, request: Request<Body>) -> StatusCode {
     service.oneshot(request).await.unwrap().status()
 }
 
+/// One case for each of the four ways in which a limiter looks for the policies of a request.
+#[tokio::test]
+async fn each_way_to_find_the_policies_decides_alike_and_tells_the_same() {
+    let api = || Policy::new("api", Quota::per_hour(2));
+    let wide = || Policy::new("wide", Quota::per_day(1_000)).on_demand();
+    let ways = [
+        ("by peer", vec![api()]),
+        ("sole", vec![api().when(|_| true)]),
+        ("by path", vec![api().route("/{*rest}").route("/")]),
+        ("each", vec![api().exempt_preflights(), wide()]),
+    ];
+    for (way, policies) in ways {
+        let ear = Ear::default();
+        let limiter = ear.listening().policies(policies);
+        let limiter = limiter.backend(at_a_standstill().0).build().unwrap();
+        let service = RateLimitLayer::new(&limiter).layer(Strict::default());
+        let mut answers = Vec::new();
+        for caller in ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2"] {
+            let answer = service.clone().oneshot(from(caller)).await.unwrap();
+            let field = |name| answer.headers().get(name).cloned();
+            let limit = ["ratelimit", "retry-after"].map(field);
+            answers.push((
+                answer.status().as_u16(),
+                limit.map(|it| it.map(|it| it.to_str().unwrap().to_owned())),
+            ));
+        }
+        let rest = |left: u32, s: u32| Some(format!("\"api\";r={left};t={s}"));
+        let wait = Some("1800".to_owned());
+        let expected = [
+            (200, [rest(1, 1_800), None]),
+            (200, [rest(0, 3_600), None]),
+            (429, [rest(0, 1_800), wait]),
+            (200, [rest(1, 1_800), None]),
+        ];
+        assert_eq!(answers, expected, "{way}");
+        let told =
+            [false, false, true, false].map(|denied| heard("api", Cause::Backend, Some(denied)));
+        assert_eq!(ear.take(), told, "{way}");
+    }
+}
+
 #[tokio::test]
 async fn orders_of_operators_are_no_decisions_and_what_they_refuse_is_heard_of() {
     // given a policy under which responses are strikes
