@@ -255,6 +255,7 @@ fn a_turn_that_is_not_kept_for_who_was_promised_it_is_caught() {
 
     story.is_wrong("too early");
     story.is_wrong("may");
+    story.is_wrong("pass between");
 }
 
 #[test]

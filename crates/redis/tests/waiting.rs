@@ -288,6 +288,45 @@ async fn who_waits_keeps_the_turn_when_the_servers_clock_steps() {
     }
 }
 
+/// A place that became free before the step is taken at its time. A charge from what is the future now is not credited: its
+/// turn is lost, and no request passes earlier by it.
+#[tokio::test]
+async fn a_turn_that_was_given_back_before_a_step_back_goes_to_the_next() {
+    const STEP_US: u64 = 300_000;
+
+    let next_waits = async |leaves_first: bool| {
+        let server = Standalone::start();
+        let (one, other) = two(&server, "1/s burst 1 wait 60s").await;
+        assert!(one.acquire().await.is_allowed());
+        let second = one.one_waits().await;
+        let third = other.one_waits().await;
+        let fourth = one.one_waits().await;
+        let leave = async || {
+            let before = calls(&server);
+            leaves(third).await;
+            until(|| calls(&server) > before).await;
+        };
+        if leaves_first {
+            leave().await;
+            set_clock(&server, NOW_US - STEP_US);
+        } else {
+            set_clock(&server, NOW_US - STEP_US);
+            leave().await;
+        }
+
+        let next = other.acquire().await;
+
+        assert_eq!(second.await.unwrap(), Duration::from_secs(1));
+        assert_eq!(fourth.await.unwrap(), Duration::from_secs(3));
+        next.waited()
+    };
+
+    let (before, after) = tokio::join!(next_waits(true), next_waits(false));
+
+    assert_eq!(before, Duration::from_micros(2_000_000 + STEP_US));
+    assert_eq!(after, Duration::from_micros(4_000_000 + STEP_US));
+}
+
 #[tokio::test]
 async fn a_clock_that_steps_forth_lets_a_burst_and_a_line_through_and_its_way_back_nobody() {
     const STEP_US: u64 = 10_000_000;

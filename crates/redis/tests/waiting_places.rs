@@ -12,9 +12,10 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::line::{Process, acquire, until};
+use common::Patience;
+use common::line::{NOW_US, Process, acquire, set_clock, until};
 use tokio::task::JoinHandle;
-use tollgate::{CheckError, CheckOutcome, OnFailure, Policy};
+use tollgate::{CheckError, CheckOutcome, Concurrent, Limiter, OnFailure, Policy, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -150,5 +151,51 @@ async fn when_the_server_is_gone_the_failure_rule_decides_about_those_who_wait()
         server.restart();
         other.decides_again().await;
         assert!(acquire(&other.limiter).await.is_allowed());
+    }
+}
+
+/// A quota whose requests wait for their turn, and a limit on how many at once. If the turn is now, one request to the server
+/// decides about both. Otherwise the place is given back or was not there, and it is asked for when the turn has come.
+#[tokio::test]
+async fn a_turn_and_a_place_take_three_requests_if_the_turn_is_still_to_come() {
+    let turns = Quota::per_second(5)
+        .burst(1)
+        .wait_up_to(Duration::from_secs(60));
+    for (is_free, is_free_then, costs) in [(true, true, 3), (false, true, 3), (false, false, 4)] {
+        let server = Standalone::start();
+        set_clock(&server, NOW_US);
+        let backend = RedisBackend::builder(&server.url()).held_lease(LEASE);
+        let backend = backend.clock("clock").patient().connections(1);
+        let backend = backend.connect().await.unwrap();
+        let limiter = Limiter::builder()
+            .policy(Policy::new("smooth", (turns, Concurrent::at_most(1))))
+            .backend(backend.clone())
+            .build()
+            .unwrap();
+        let requests = || backend.stats().requests;
+        let mut first = Some(acquire(&limiter).await);
+        assert_eq!(requests(), 1);
+        if is_free {
+            first = None;
+            until(|| requests() == 2).await;
+        }
+        let before = requests();
+        let waits = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { acquire(&limiter).await }
+        });
+        until(|| requests() == before + 2).await;
+        let released = u64::from(is_free_then && first.is_some());
+        if is_free_then {
+            first = None;
+        }
+
+        let second = waits.await.unwrap();
+
+        assert_eq!(second.is_allowed(), is_free_then);
+        assert_eq!(second.waited(), Duration::from_millis(200));
+        // One that is refused then gives its turn back.
+        until(|| requests() == before + costs + released).await;
+        drop((first, second));
     }
 }

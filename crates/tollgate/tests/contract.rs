@@ -13,6 +13,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use common::{Body, Strict, Waiting, at_a_standstill, from};
 use http::{Request, Response};
@@ -100,6 +101,26 @@ async fn pitfall_inner_call_on_a_fresh_clone_that_was_never_polled_ready() {
     assert_eq!(first.await.unwrap().status(), 200);
     assert_eq!(second.await.unwrap().status(), 429);
     assert_eq!(strict.calls(), 1);
+}
+
+/// The wait is in the response: a request that waits keeps no other from being decided.
+#[tokio::test]
+async fn while_a_request_waits_for_its_turn_the_service_is_ready() {
+    let strict = Strict::default();
+    let quota = Quota::per_hour(1).wait_up_to(Duration::from_secs(3_600));
+    let limiter = Limiter::from(Policy::new("slow", quota).key(Global));
+    let mut service = RateLimitLayer::new(&limiter).layer(strict.clone());
+    let first = service.ready().await.unwrap().call(from("10.0.0.1"));
+    assert_eq!(first.await.unwrap().status(), 200);
+    let mut waits = Box::pin(service.ready().await.unwrap().call(from("10.0.0.1")));
+    assert_pending(&poll_once(&mut waits).await);
+    assert_eq!(limiter.waiting(), 1);
+
+    assert!(poll_ready_once(&mut service).await.is_ready());
+
+    let refused = service.call(from("10.0.0.1")).await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert_eq!((limiter.waiting(), strict.calls()), (1, 1));
 }
 
 #[tokio::test]

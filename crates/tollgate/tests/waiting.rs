@@ -408,11 +408,57 @@ fn waits_that_are_none_are_refused_with_the_policy() {
             "10/s wait 1s fixed-window",
             "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra",
         ),
+        (
+            "10/s rolling-window wait 1s",
+            "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra",
+        ),
+        (
+            "10/s sliding-log wait 1s",
+            "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra",
+        ),
+        (
+            "10/s interval-refill wait 1s",
+            "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra",
+        ),
+        (
+            "10/day in UTC wait 1s",
+            "requests cannot wait for a window, a log or a refill, which give them no turns: use gcra",
+        ),
+        (
+            "10/s warm up 9s wait 1s",
+            "requests cannot wait for their turn under a quota that warms up: leave out one of them",
+        ),
     ] {
         let refused = Policy::try_new("smooth", text).unwrap_err().to_string();
         assert!(refused.contains("\"smooth\""), "{refused}");
         assert!(refused.contains(reason), "{refused}");
     }
+}
+
+/// Five a millisecond: a turn falls between two of them, and is not rounded to one.
+#[tokio::test(start_paused = true)]
+async fn turns_may_be_closer_than_a_millisecond() {
+    const INTERVAL: Duration = Duration::from_micros(200);
+
+    let policy = Policy::new("fast", "5000/s burst 1 wait 100ms");
+    let limiter = limiter_of(policy).build().unwrap();
+    let began = Instant::now();
+    let passed: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let mut asking = JoinSet::new();
+    for _ in 0..600 {
+        let (limiter, passed) = (limiter.clone(), Arc::clone(&passed));
+        drop(asking.spawn(async move {
+            let acquired = limiter.acquire("fast", "a").await.unwrap();
+            if acquired.is_allowed() {
+                assert!(began.elapsed() >= acquired.waited(), "before its turn");
+                passed.lock().unwrap().push(acquired.waited());
+            }
+        }));
+    }
+    drop(asking.join_all().await);
+
+    let turns: Vec<_> = (0..=500).map(|turn| INTERVAL * turn).collect();
+    assert_eq!(*passed.lock().unwrap(), turns);
 }
 
 /// Two at once, and a wait of a second for a place.

@@ -134,8 +134,8 @@ fn two_bursts_on_one_line_keep_the_worst_case_of_the_larger_one() {
     });
 }
 
-/// A request that comes after a step back passes no earlier than without it, if none has left: a free place that was over may be to
-/// come once more.
+/// A request that comes after a step back passes no earlier than without it, if none has left: a free place that was over may
+/// be to come once more.
 #[test]
 fn a_step_back_of_the_clock_lets_nobody_pass_earlier() {
     let histories = (waiting(), events(40), 1_u64..400);
@@ -229,10 +229,12 @@ fn a_cost_of_nothing_waits_for_no_free_place() {
 /// Also if an interval is not a whole number of microseconds.
 #[test]
 fn as_many_wait_as_have_their_turn_within_the_wait() {
-    for limit in [1, 3, 7, 9, 10, 1_000] {
+    let second = [1, 3, 7, 9, 10, 1_000].map(|limit| (limit, SECOND));
+    let faster = [(5_000, SECOND / 10), (700_000, 1_000), (1_000_000, 1_000)];
+    for (limit, wait_us) in second.into_iter().chain(faster) {
         let quota = Quota::per_second(limit).burst(1);
-        let mut line = Line::of(quota.wait_up_to(Duration::from_secs(1)), START);
-        for turn in 0..=limit {
+        let mut line = Line::of(quota.wait_up_to(Duration::from_micros(wait_us)), START);
+        for turn in 0..=limit * wait_us / SECOND {
             let at = START + (turn * SECOND).div_ceil(limit);
             assert_eq!(line.arrive(1), Some(at), "{turn} of {limit}");
         }
