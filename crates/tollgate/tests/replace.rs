@@ -228,7 +228,14 @@ async fn replacements_of_policies_of_every_kind_leave_nothing_behind() {
     ];
     let _alone = alone();
     for (what, policy) in kinds {
-        let limiter = Limiter::from(policy(1));
+        // With everything on that keeps something for a policy.
+        let builder = Limiter::builder().policy(policy(1));
+        let builder = builder
+            .track_offenders()
+            .observe(|_: &tollgate::Event<'_>| {});
+        #[cfg(feature = "metrics")]
+        let builder = builder.metrics();
+        let limiter = builder.build().unwrap();
         let layer = RateLimitLayer::new(&limiter);
         let replace = async |from: u64, to: u64| {
             for n in from..to {
