@@ -97,7 +97,7 @@ fn in_process(report: &Report, floors: &mut Vec<Floor>) {
 fn on_redis(report: &Report, floors: &mut Vec<Floor>) {
     let rate = |point: &InFlight| ratio(point, |pace| pace.per_second);
     let median = |point: &InFlight| ratio(point, |pace| pace.p50_us);
-    let cases: [(usize, bool, &str, Ratio<'_>, Bound); 4] = [
+    let cases: [(usize, bool, &str, Ratio<'_>, Bound); 5] = [
         (
             256,
             false,
@@ -111,6 +111,13 @@ fn on_redis(report: &Report, floors: &mut Vec<Floor>) {
             "256 in flight, one key: pace by plain EVALSHA's",
             &rate,
             Bound::AtLeast(4.0),
+        ),
+        (
+            128,
+            false,
+            "128 in flight: pace by plain EVALSHA's",
+            &rate,
+            Bound::AtLeast(2.5),
         ),
         (
             64,
