@@ -427,3 +427,27 @@ fn a_policy_on_trial_is_neither_charged_while_its_ban_would_hold_nor_denies_the_
     let taken: Vec<u64> = later.verdicts().iter().map(Verdict::taken).collect();
     assert_eq!((later.is_admitted(), taken), (true, vec![0, 0, 1, 1, 1]));
 }
+
+#[test]
+fn a_verdict_of_a_ban_tells_the_strikes_that_it_has_counted_and_no_others() {
+    let (plenty, ban) = (Quota::per_second(100), Quota::from(Ban::after(1, DAY)));
+    let key = Key::from("alice");
+    let strike = charge_of("login", 0, &ban, &key);
+    let other = charge_of("api", 0, &plenty, &key);
+    let mut states = [State::full(&plenty), State::full(&ban)];
+    let mut taken = |mode| {
+        let strike = Charge {
+            cost: 1,
+            mode,
+            ..strike
+        };
+        let charges = [other, strike];
+        let decision = decide(Timestamp::from_micros(1), &charges, &mut states[..]);
+        decision.verdicts()[1].taken()
+    };
+
+    // A question counts nothing. The first strike bans, and while the ban is in force there is no other.
+    assert_eq!(taken(Mode::Probe), 0);
+    assert_eq!(taken(Mode::Enforce), 1);
+    assert_eq!([taken(Mode::Enforce), taken(Mode::Shadow)], [0, 0]);
+}
