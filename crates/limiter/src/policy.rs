@@ -94,7 +94,8 @@ pub struct Policy {
     asked: Option<Arc<AnswerCache<Allowance>>>,
     pub(crate) cost: Cost,
     pub(crate) outcome: Option<Outcome>,
-    ban: Option<PolicyBan>,
+    /// Boxed: few policies have one, and a remembered identity may have a policy of its own.
+    ban: Option<Box<PolicyBan>>,
     answer_banned: Option<Block>,
     pub(crate) once: Option<PolicyOnce>,
     strike_if: Option<Arc<CountIf>>,

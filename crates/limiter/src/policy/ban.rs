@@ -31,14 +31,14 @@ impl Policy {
         let scope = Scope::of(&self.name, 0, &quota);
         let name = format!("{}-ban", self.name);
         let answer = self.answer_banned.unwrap_or(Block::TooManyRequests);
-        self.ban = Some(PolicyBan {
+        self.ban = Some(Box::new(PolicyBan {
             limit: Limit {
                 quota,
                 scope,
                 label: Label::of_ban(&self.name, scope, &name, &quota, answer),
             },
             terms: ban,
-        });
+        }));
         self.place_ban();
         self.with_outcome_anew()
     }
@@ -124,12 +124,12 @@ impl Policy {
 
     /// The quotas of every tier, with the ban behind them.
     pub(super) fn place_ban(&mut self) {
-        let Some(PolicyBan { limit, .. }) = &self.ban else {
+        let Some(ban) = &self.ban else {
             return;
         };
-        self.limits = with_ban(&self.limits, limit);
+        self.limits = with_ban(&self.limits, &ban.limit);
         if let Some(tiers) = &mut self.tiers {
-            Arc::make_mut(tiers).place_ban(limit);
+            Arc::make_mut(tiers).place_ban(&ban.limit);
         }
     }
 
