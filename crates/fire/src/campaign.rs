@@ -334,6 +334,9 @@ const REFEREE: Asker = Asker {
     door: Door::Backend,
 };
 
+/// Longer than a busy machine holds up a question when all is over.
+const PATIENT: Duration = Duration::from_secs(60);
+
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -345,7 +348,7 @@ fn held_for_ever(place: &Place) -> Option<String> {
             .enable_all()
             .build()?;
         runtime.block_on(async {
-            let backend = place.backend().deadline(Duration::from_secs(5));
+            let backend = place.backend().deadline(PATIENT).connect_deadline(PATIENT);
             let backend = backend.held_lease(LEASE).connect().await?;
             let until = Instant::now() + LEASE + Duration::from_secs(2);
             loop {
@@ -398,7 +401,8 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
     runtime.block_on(async {
         let backend = place
             .backend()
-            .deadline(Duration::from_secs(5))
+            .deadline(PATIENT)
+            .connect_deadline(PATIENT)
             .connect()
             .await?;
         let mut attempts = Vec::new();

@@ -35,7 +35,7 @@ use crate::attempt::{
 use crate::door::Entrance;
 use crate::flaw::Flaw;
 use crate::hold::{Grant, LEASE};
-use crate::holder::Places;
+use crate::holder::{PlaceDesk, Places};
 use crate::instance::Instance;
 use crate::patience::Patience;
 use crate::population::{Population, SHARED_CALLERS};
@@ -50,9 +50,10 @@ const BREATH: Duration = Duration::from_millis(60);
 /// The number of requests of a client that may wait at a time.
 const MOST_WAITING: u32 = 64;
 
-/// The number of a client's workers that hold places, and of those among them that hold for longer than a lease.
-const HOLDERS: u32 = 8;
+/// The number of a client's workers that hold places, and of those among them that hold for longer than a lease, and that wait.
+const HOLDERS: u32 = 12;
 const LONG_HOLDERS: u32 = 2;
+const WAITING_HOLDERS: u32 = 4;
 
 /// The number of receipts that a worker keeps to settle some day.
 const MOST_HELD: usize = 24;
@@ -154,7 +155,10 @@ async fn ask(orders: &Orders) -> Result<()> {
     let mut workers: Vec<_> = (0..orders.workers)
         .map(|worker| tokio::spawn(work(Arc::clone(&client), worker)))
         .collect();
-    workers.extend((0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(&client), holder))));
+    let desk = PlaceDesk::of(client.entrance.backend())?;
+    workers.extend(
+        (0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(&client), desk.clone(), holder))),
+    );
     workers.extend((0..KNOCKERS).map(|knocker| tokio::spawn(knock(Arc::clone(&client), knocker))));
     workers.push(tokio::spawn(replace_quotas(Arc::clone(&client))));
     workers.push(tokio::spawn(restart(Arc::clone(&client))));
@@ -262,26 +266,22 @@ async fn pause(rng: &mut Rng, longest_us: u64, is_silent: bool) {
 }
 
 /// Holds one place after the other.
-async fn hold(client: Arc<Client>, holder: u32) -> std::io::Result<()> {
+async fn hold(client: Arc<Client>, desk: PlaceDesk, holder: u32) -> std::io::Result<()> {
     let orders = &client.orders;
     let mut rng = Rng::with_seed(orders.seed ^ (u64::from(orders.number * HOLDERS + holder) << 16));
-    let (long, short): (Vec<_>, Vec<_>) = Places::all().into_iter().partition(Places::are_long);
-    let places = if holder < LONG_HOLDERS { long } else { short };
+    let wants = |places: &Places| match holder {
+        0..LONG_HOLDERS => places.are_long(),
+        _ if holder < LONG_HOLDERS + WAITING_HOLDERS => places.are_waited_for(),
+        _ => !places.are_long() && !places.are_waited_for(),
+    };
+    let places: Vec<_> = Places::all().into_iter().filter(wants).collect();
     let holds_nothing = || client.ends.holds_nothing.load(Ordering::Acquire);
     while !holds_nothing() {
         let number = client.next.fetch_add(1, Ordering::Relaxed);
         let wanted = &places[rng.usize(0..places.len())];
-        let backend = client.entrance.backend();
         let said = |hold| say(&Line::Hold(number, hold));
         let grant = wanted
-            .hold(
-                backend,
-                orders.number,
-                &mut rng,
-                now_us,
-                holds_nothing,
-                said,
-            )
+            .hold(&desk, orders.number, &mut rng, now_us, holds_nothing, said)
             .await?;
         let pause = match grant {
             Grant::Held => Duration::from_micros(rng.u64(0..=orders.pause_us)),

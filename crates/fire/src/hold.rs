@@ -14,8 +14,14 @@ pub(crate) const SHORT_KEYS: u32 = 4;
 /// The keys whose places are held for longer than a lease. Only heartbeats keep them.
 pub(crate) const LONG_KEYS: u32 = 1;
 
-/// All keys: the first are those of short holds.
-pub(crate) const KEYS: u32 = SHORT_KEYS + LONG_KEYS;
+/// The keys for whose places requests wait. The holds are short.
+pub(crate) const WAITED_KEYS: u32 = 1;
+
+/// All keys: first those of short holds, then those of long ones, then those for which requests wait.
+pub(crate) const KEYS: u32 = SHORT_KEYS + LONG_KEYS + WAITED_KEYS;
+
+/// The longest wait for a place.
+pub(crate) const WAIT: Duration = Duration::from_secs(4);
 
 /// The life of a lease: short, so that lost ones come back within a run.
 pub(crate) const LEASE: Duration = Duration::from_secs(12);
@@ -45,6 +51,11 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// True if the request waits until a place is free.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.key >= SHORT_KEYS + LONG_KEYS
+    }
+
     /// A place that was not given back before its process ended, at this time, lasts no longer than that.
     pub(crate) fn ends_with_its_process(mut self, ended_us: u64) -> Self {
         if self.until_us.is_none() {

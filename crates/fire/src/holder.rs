@@ -4,15 +4,44 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::{Instant, sleep_until};
-use tollgate_core::{Backend, Charge, Concurrent, Key, Mode, Quota, Scope, Verdict};
+use tollgate::{CheckOutcome, Limiter, OnFailure, Policy};
+use tollgate_core::{Backend, Charge, Concurrent, Key, Mode, Quota, Receipt, Scope, Verdict};
+use tollgate_redis::RedisBackend;
 
-use crate::hold::{Grant, Hold, KEYS, LONG, PLACES, SHORT, SHORT_KEYS};
+use crate::Result;
+use crate::hold::{Grant, Hold, KEYS, LONG, LONG_KEYS, PLACES, SHORT, SHORT_KEYS, WAIT};
 
 /// The interval at which a holder looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The name of the limit. No policy of a population has it.
 const NAME: &str = "at-once";
+
+/// The holder's side of a client: its backend, and its limiter, in which requests wait for places.
+#[derive(Clone, Debug)]
+pub(crate) struct PlaceDesk {
+    backend: RedisBackend,
+    limiter: Limiter,
+}
+
+impl PlaceDesk {
+    pub(crate) fn of(backend: &RedisBackend) -> Result<Self> {
+        let quota = Quota::from(Concurrent::at_most(PLACES)).wait_up_to(WAIT);
+        // A request that is not decided holds nothing.
+        let policy = Policy::new(NAME, quota).on_failure(OnFailure::Deny);
+        let limiter = Limiter::builder().policy(policy).backend(backend.clone());
+        Ok(Self {
+            backend: backend.clone(),
+            limiter: limiter.build()?,
+        })
+    }
+}
+
+/// A place that is held: by a charge, or by the answer of a limiter until that is dropped.
+enum HeldPlace {
+    Charged(Receipt),
+    Guarded(CheckOutcome),
+}
 
 /// The places of one key.
 #[derive(Clone, Debug)]
@@ -56,21 +85,46 @@ impl Places {
 
     /// Says whether the places of this key are held for longer than a lease.
     pub(crate) fn are_long(&self) -> bool {
-        self.number >= SHORT_KEYS
+        (SHORT_KEYS..SHORT_KEYS + LONG_KEYS).contains(&self.number)
+    }
+
+    /// Says whether requests wait for the places of this key.
+    pub(crate) fn are_waited_for(&self) -> bool {
+        self.number >= SHORT_KEYS + LONG_KEYS
+    }
+
+    async fn ask(&self, desk: &PlaceDesk) -> (Grant, Option<HeldPlace>) {
+        if self.are_waited_for() {
+            return match desk.limiter.acquire(NAME, self.key.clone()).await {
+                Err(_unknown) => (Grant::Unknown, None),
+                Ok(outcome) if outcome.undecided().is_some() => (Grant::Unknown, None),
+                Ok(outcome) if outcome.is_allowed() => {
+                    (Grant::Held, Some(HeldPlace::Guarded(outcome)))
+                }
+                Ok(_refused) => (Grant::Denied, None),
+            };
+        }
+        let charge = self.charge(1, Mode::Enforce);
+        match desk.backend.decide(&[charge]).await {
+            Err(_unknown) => (Grant::Unknown, None),
+            Ok(decision) => match decision.receipts(std::slice::from_ref(&charge)).next() {
+                Some(receipt) => (Grant::Held, Some(HeldPlace::Charged(receipt))),
+                None => (Grant::Denied, None),
+            },
+        }
     }
 
     /// Asks for a place, holds it for a while or until `is_over`, and gives it back. Says when it is held, and when it was given
     /// back.
     pub(crate) async fn hold(
         &self,
-        backend: &impl Backend,
+        desk: &PlaceDesk,
         process: u32,
         rng: &mut Rng,
         now_us: fn() -> u64,
         is_over: impl Fn() -> bool,
         mut say: impl FnMut(Hold) -> std::io::Result<()>,
     ) -> std::io::Result<Grant> {
-        let charge = self.charge(1, Mode::Enforce);
         let mut hold = Hold {
             process,
             key: self.number,
@@ -80,26 +134,20 @@ impl Places {
             lasts_us: rng.u64(if self.are_long() { LONG } else { SHORT }),
             until_us: None,
         };
-        let decided = backend.decide(&[charge]).await;
-        hold.heard_us = now_us();
-        let receipt = match &decided {
-            Ok(decision) => decision.receipts(std::slice::from_ref(&charge)).next(),
-            Err(_unknown) => None,
-        };
-        hold.outcome = match (&decided, &receipt) {
-            (Err(_unknown), _) => Grant::Unknown,
-            (Ok(_), Some(_)) => Grant::Held,
-            (Ok(_), None) => Grant::Denied,
-        };
+        let (outcome, place) = self.ask(desk).await;
+        (hold.heard_us, hold.outcome) = (now_us(), outcome);
         say(hold)?;
-        if let Some(receipt) = receipt {
+        if let Some(place) = place {
             let until = Instant::now() + Duration::from_micros(hold.lasts_us);
             while Instant::now() < until && !is_over() {
                 sleep_until(until.min(Instant::now() + LOOK)).await;
             }
             hold.until_us = Some(now_us());
             say(hold)?;
-            backend.credit(receipt, 1);
+            match place {
+                HeldPlace::Charged(receipt) => desk.backend.credit(receipt, 1),
+                HeldPlace::Guarded(outcome) => drop(outcome),
+            }
         }
         Ok(hold.outcome)
     }

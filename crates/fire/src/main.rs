@@ -229,13 +229,13 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 fn print(reports: &[Report]) {
     println!();
     println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | days begun | held | of that without a loss | found none free | of that judged | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | owed a place | found no room | refused when closed | found it closed | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | granted whole | in part | nothing | unknown | ids charged | charged again | replayed | of another process | after no answer | given back | charged after that | judged strictly | in doubt | while cold | judged strictly | within bounds | in doubt | by a replaced quota | by another algorithm | judged strictly | within bounds | in doubt | wrong | slowest answer | of that no processor | time to recover |"
+        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | days begun | held | of that without a loss | found none free | of that judged | waited for a place | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | owed a place | found no room | refused when closed | found it closed | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | granted whole | in part | nothing | unknown | ids charged | charged again | replayed | of another process | after no answer | given back | charged after that | judged strictly | in doubt | while cold | judged strictly | within bounds | in doubt | by a replaced quota | by another algorithm | judged strictly | within bounds | in doubt | wrong | slowest answer | of that no processor | time to recover |"
     );
-    println!("{}|", "| --- ".repeat(65));
+    println!("{}|", "| --- ".repeat(66));
     for report in reports {
         let found = &report.findings;
         println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
             report.topology.name(),
             report.faults.values().sum::<u32>(),
             report.undone.len(),
@@ -251,6 +251,7 @@ fn print(reports: &[Report]) {
             found.held.strict,
             found.held.denied,
             found.held.refused,
+            found.held.stood,
             report.lost_leases,
             report.reclaimed,
             found.turns.waited,

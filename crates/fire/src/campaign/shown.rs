@@ -37,6 +37,7 @@ pub(super) fn missing(found: &Findings, is_long: bool, has_clock: bool) -> Vec<S
         (found.warming.cold, "no budget was cold"),
         (found.warming.strict, "no budget that warms up was judged"),
         (found.rated.strict, "no budget of another rate was judged"),
+        (found.held.stood, "no request waited for a place"),
         (lines.full, "no line was full"),
         (lines.stopped, "no request waited in a line that was closed"),
         (lines.closed, "no request found a closed line"),

@@ -6,12 +6,17 @@
 //!   the answer. After each loss of data as many may be held once more, until the clients have told what they hold.
 //! * A place was refused although one was free, if fewer than there are can have been held. While the servers are well
 //!   a place comes back within seconds, and one whose process has died with the end of its lease.
+//!
+//! And two for requests that wait for a place, while the servers are well:
+//!
+//! * None waits for longer than it may.
+//! * None passes that came after another of its process, while that one still waits.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::history::{Disturbance, Effect, Wait};
-use crate::hold::{Grant, Hold, KEYS, LEASE, PLACES};
+use crate::hold::{Grant, Hold, KEYS, LEASE, PLACES, WAIT};
 
 /// The findings about what was held.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +31,8 @@ pub struct HeldFindings {
     pub strict: u64,
     /// The refused attempts that were judged.
     pub refused: u64,
+    /// The requests that waited for a place, and were held to the longest wait and to the order of their process.
+    pub stood: u64,
 }
 
 /// The time after which every client has told what it holds: a third of a lease, the time for which a silent connection is kept,
@@ -41,6 +48,9 @@ const RELEASED: Duration = Duration::from_millis(4_000);
 
 /// A client that is kept from its work for less is told of in time: the servers are well, and no silent connection is waited for.
 const HELD_UP: Duration = Duration::from_millis(500);
+
+/// The time in which a request that comes to a full limit is told so, and stands behind those that came before.
+const STANDS: Duration = Duration::from_secs(1);
 
 /// Judges what was held. The disturbances are those of the servers, and the waits those of the clients.
 pub(super) fn check_held(
@@ -73,6 +83,9 @@ pub(super) fn check_held(
                     findings.judge_denial(hold, &others, disturbances, &waits);
                 }
                 Grant::Unknown => {}
+            }
+            if hold.may_wait() && hold.outcome != Grant::Unknown {
+                findings.judge_wait(hold, &others, disturbances, &waits);
             }
         }
     }
@@ -128,6 +141,55 @@ impl HeldFindings {
         if (held as u64) < PLACES {
             self.wrong.push(format!(
                 "key {} at {}: {held} of {PLACES} places can be held by others, and one was refused: {hold:?}",
+                hold.key, hold.heard_us
+            ));
+        }
+    }
+}
+
+impl HeldFindings {
+    fn judge_wait(
+        &mut self,
+        hold: &Hold,
+        others: &[Hold],
+        disturbances: &[Disturbance],
+        waits: &[Wait],
+    ) {
+        let stands_us = micros(STANDS);
+        if hold.heard_us - hold.sent_us < 2 * stands_us {
+            return;
+        }
+        let before_us = hold.sent_us.saturating_sub(micros(TOLD));
+        let meets = |from_us: u64, to_us: u64| from_us <= hold.heard_us && to_us >= before_us;
+        // A process that is kept from its work hears of answers, and of the ends of waits, late.
+        let is_late = |it: &&Wait| {
+            it.process == hold.process && it.to_us.saturating_sub(it.from_us) >= micros(HELD_UP)
+        };
+        if disturbances.iter().any(|it| meets(it.from_us, it.to_us))
+            || waits
+                .iter()
+                .filter(is_late)
+                .any(|it| meets(it.from_us, it.to_us))
+        {
+            return;
+        }
+        self.stood += 1;
+        let waited_us = hold.heard_us - hold.sent_us;
+        if waited_us > micros(WAIT) + 2 * stands_us {
+            self.wrong.push(format!(
+                "key {} at {}: a request has waited for {waited_us} us: {hold:?}",
+                hold.key, hold.heard_us
+            ));
+        }
+        let overtakes = |other: &&Hold| {
+            other.process == hold.process
+                && other.outcome == Grant::Held
+                && other.sent_us >= hold.sent_us + stands_us
+                && other.heard_us + stands_us <= hold.heard_us
+        };
+        if let Some(other) = others.iter().find(overtakes) {
+            self.wrong.push(format!(
+                "key {} at {}: {other:?} passes before {hold:?}",
                 hold.key, hold.heard_us
             ));
         }
@@ -266,6 +328,35 @@ mod tests {
         let then = Disturbance::trouble(93 * SECOND, 94 * SECOND);
         assert_eq!(wrongs(&holds, &[loss]), 1);
         assert_eq!(wrongs(&holds, &[loss, then]), 0);
+    }
+
+    #[test]
+    fn a_wait_that_is_too_long_and_one_that_is_overtaken_are_wrong() {
+        let waited = |sent_us, heard_us, until_us| Hold {
+            key: KEYS - 1,
+            heard_us,
+            ..held(sent_us, until_us)
+        };
+        let at = |fifths: u64| 100 * SECOND + fifths * SECOND / 5;
+        let judged = |holds: &[Hold], disturbances: &[Disturbance]| {
+            let findings = check_held(holds, disturbances, &[]);
+            (findings.stood, findings.wrong.len())
+        };
+        let first = waited(at(0), at(19), at(25));
+        assert_eq!(judged(&[first], &[]), (1, 0));
+        // It may wait for four seconds.
+        assert_eq!(judged(&[waited(at(0), at(31), at(40))], &[]), (1, 1));
+        // The next came later, and passes while the first still waits.
+        let next = waited(at(6), at(13), at(14));
+        assert_eq!(judged(&[first, next], &[]), (1, 1));
+        let behind = waited(at(6), at(20), at(25));
+        assert_eq!(judged(&[first, behind], &[]), (2, 0));
+        // Another process has a line of its own.
+        let elsewhere = Hold { process: 1, ..next };
+        assert_eq!(judged(&[first, elsewhere], &[]), (1, 0));
+        // Trouble excuses both.
+        let trouble = Disturbance::trouble(at(0), at(1));
+        assert_eq!(judged(&[first, next], &[trouble]), (0, 0));
     }
 
     #[test]
