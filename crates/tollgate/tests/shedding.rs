@@ -163,7 +163,7 @@ async fn pressure_from_before_the_limiter_was_built_counts() {
     assert_eq!(refused(&limiter).await, ["batch"]);
 }
 
-/// What it comes to: no key is read, the backend hears nothing, the budget stays, and the handler never runs.
+/// A shed request touches nothing: no key is read, the backend hears nothing, the budget stays, and the handler never runs.
 #[tokio::test]
 async fn nothing_is_asked_and_nothing_is_charged_for_a_request_that_is_refused() {
     // given policies by a key that counts, with routes and without, on a backend that counts

@@ -83,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// What is left of the whole budget, whose state stays as it is.
+    /// The rest of the whole budget. The state stays as it is.
     fn left(&self) -> u64 {
         self.whole().peek(self.now).remaining()
     }
