@@ -1,26 +1,18 @@
 //! Allocations per request, above the same request without a limiter. A budget that is met exactly: more is a regression,
 //! less is a reason to lower it.
 
-use std::alloc::System;
-
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use allocation_counter::measure;
 use tollgate_bench::Scenario;
-
-#[global_allocator]
-static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const CALLERS: u32 = 1000;
 
-/// The requests of one round, after one that does not count.
-fn allocations(scenario: Scenario) -> usize {
+/// The allocations of a request, in a round after one that does not count.
+fn allocations(scenario: Scenario) -> u64 {
     let mut serve = scenario.prepare();
     serve(CALLERS);
-    let region = Region::new(GLOBAL);
-    serve(CALLERS);
-    region.change().allocations / CALLERS as usize
+    measure(|| serve(CALLERS)).count_total / u64::from(CALLERS)
 }
 
-/// One test, because allocations of a parallel test would be counted as well.
 #[test]
 fn a_limiter_allocates_only_for_what_it_shows() {
     let bare = allocations(Scenario::Bare);

@@ -1,23 +1,19 @@
 //! The bodies of allowed responses pass as they are: not wrapped, not boxed, nothing allocated for them.
 
-use std::alloc::System;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
+use allocation_counter::measure;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Full;
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tollgate::{Quota, RateLimitLayer};
 use tower::{Layer, Service};
-
-#[global_allocator]
-static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const TEXT: &[u8] = b"hello, world";
 
@@ -39,7 +35,6 @@ impl<F: Fn(Full<Bytes>) -> B, B> Service<Request<()>> for Answer<F> {
     }
 }
 
-/// One test, because allocations of a parallel test would be counted as well.
 #[test]
 fn the_body_of_an_allowed_response_costs_no_allocation() {
     same("axum", axum::body::Body::new);
@@ -61,15 +56,13 @@ fn same<B: Body<Data = Bytes> + Unpin + tollgate::ResponseBody>(
 }
 
 /// The allocations of a request and of reading its response, after a first one that does not count.
-fn allocations<S, B>(mut service: S) -> usize
+fn allocations<S, B>(mut service: S) -> u64
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
     B: Body<Data = Bytes> + Unpin,
 {
     serve(&mut service);
-    let region = Region::new(GLOBAL);
-    serve(&mut service);
-    region.change().allocations
+    measure(|| serve(&mut service)).count_total
 }
 
 fn serve<S, B>(service: &mut S)

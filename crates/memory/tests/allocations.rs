@@ -1,26 +1,17 @@
-//! A decision about known keys allocates nothing. One test, because the allocator counts for all threads.
+//! A decision about known keys allocates nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
-use std::alloc::System;
 use std::time::Duration;
 
+use allocation_counter::measure;
 use common::{every_algorithm, one};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tollgate_core::{Backend, Charge, Concurrent, ImmediateBackend, Key, Quota, Scope};
 use tollgate_memory::MemoryBackend;
 
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
-
 #[test]
-fn a_decision_about_known_keys_allocates_nothing() {
-    quotas_are_decided_without_an_allocation();
-    places_are_taken_and_given_back_without_an_allocation();
-}
-
 fn quotas_are_decided_without_an_allocation() {
     // given two keys, one of them long, that were seen before
     let backend = MemoryBackend::new();
@@ -32,17 +23,19 @@ fn quotas_are_decided_without_an_allocation() {
         drop(backend.decide(&charges).try_now());
 
         // when they come again, alone and together
-        let region = Region::new(ALLOCATOR);
-        for _ in 0..100 {
-            assert!(backend.decide(&charges[..1]).try_now().is_ok());
-            assert!(backend.decide(&charges).try_now().is_ok());
-        }
+        let allocated = measure(|| {
+            for _ in 0..100 {
+                assert!(backend.decide(&charges[..1]).try_now().is_ok());
+                assert!(backend.decide(&charges).try_now().is_ok());
+            }
+        });
 
         // then
-        assert_eq!(region.change().allocations, 0, "{quota}");
+        assert_eq!(allocated.count_total, 0, "{quota}");
     }
 }
 
+#[test]
 fn places_are_taken_and_given_back_without_an_allocation() {
     let backend = MemoryBackend::new();
     let quota = Quota::from(Concurrent::at_most(2));
@@ -63,11 +56,12 @@ fn places_are_taken_and_given_back_without_an_allocation() {
             }
         };
         turn(&charges);
-        let region = Region::new(ALLOCATOR);
-        for _ in 0..100 {
-            turn(&charges);
-            turn(&heavy);
-        }
-        assert_eq!(region.change().allocations, 0, "{key:?}");
+        let allocated = measure(|| {
+            for _ in 0..100 {
+                turn(&charges);
+                turn(&heavy);
+            }
+        });
+        assert_eq!(allocated.count_total, 0, "{key:?}");
     }
 }

@@ -7,25 +7,21 @@
     reason = "a test says what it expects by panicking"
 )]
 
-use std::alloc::System;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use allocation_counter::measure;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tollgate::key::Global;
 use tollgate::{Concurrent, Limiter, Policy, Quota, RateLimitLayer};
 use tower_layer::Layer;
 use tower_service::Service;
 
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
-
-const REQUESTS: usize = 100;
+const REQUESTS: u64 = 100;
 
 /// Answers with this text.
 #[derive(Clone)]
@@ -48,7 +44,7 @@ impl Service<Request<()>> for Answer {
 
 /// The allocations of a request until its body has been read, after one that does not count. Handlers read the status, unless
 /// `is_silent`.
-fn allocations(policy: Policy, text: &'static str, is_silent: bool) -> usize {
+fn allocations(policy: Policy, text: &'static str, is_silent: bool) -> u64 {
     let limiter = Limiter::builder().policy(policy.key(Global)).build();
     let layer = RateLimitLayer::new(limiter.unwrap()).without_headers();
     let layer = if is_silent {
@@ -70,20 +66,17 @@ fn allocations(policy: Policy, text: &'static str, is_silent: bool) -> usize {
         assert_eq!(body.unwrap().to_bytes(), text);
     };
     serve();
-    let region = Region::new(ALLOCATOR);
-    (0..REQUESTS).for_each(|_| serve());
-    let all = region.change().allocations;
+    let all = measure(|| (0..REQUESTS).for_each(|_| serve())).count_total;
     assert_eq!(all % REQUESTS, 0, "{all} of {REQUESTS} requests");
     all / REQUESTS
 }
 
 /// The box of the wrapper, and the box of the work that it does at the end.
-const WRAPPER: usize = 2;
+const WRAPPER: u64 = 2;
 
 /// The handle that owns what is held, in a layer that has none for handlers: a limit further in may add its own to it.
-const HANDLE: usize = 1;
+const HANDLE: u64 = 1;
 
-/// One test, because what runs beside it would be counted as well.
 #[test]
 fn what_is_held_allocates_for_the_wrapper_of_a_body_that_has_not_ended_and_for_nothing_else() {
     let quota = || Policy::new("quota", Quota::per_second(1_000_000));

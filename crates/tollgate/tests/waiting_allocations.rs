@@ -6,7 +6,6 @@
     reason = "a test says what it expects by panicking"
 )]
 
-use std::alloc::System;
 use std::convert::Infallible;
 use std::fs;
 use std::future::{Future, IntoFuture};
@@ -14,10 +13,10 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use allocation_counter::measure;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::runtime::Handle;
 use tollgate::key::Global;
 use tollgate::{
@@ -26,18 +25,15 @@ use tollgate::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
-
 /// Of one key a thousand may wait, which is the longest wait there is.
 const KEYS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
 
 const PER_KEY: usize = 1_000;
 
-const MOST_BYTES: usize = 1_024;
+const MOST_BYTES: i64 = 1_024;
 
 /// The bytes that each of a thousand takes that wait in the layer, beside its request, which the server has in any case.
-async fn through_the_layer(policy: Policy, most: usize) -> usize {
+async fn through_the_layer(policy: Policy, most: i64) -> i64 {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     let limiter = Limiter::builder().policy(policy.key(Global));
     let limiter = limiter.backend(backend).build().unwrap();
@@ -51,21 +47,20 @@ async fn through_the_layer(policy: Policy, most: usize) -> usize {
     assert!(passed.is_allowed());
     let mut line = Vec::with_capacity(PER_KEY);
 
-    let region = Region::new(ALLOCATOR);
-    for _ in 0..PER_KEY {
-        let mut waits = ask();
-        assert!(waits.as_mut().poll(&mut cx).is_pending());
-        line.push(waits);
-    }
-    let taken = region.change();
-    let each = (taken.bytes_allocated - taken.bytes_deallocated) / PER_KEY;
-    let each = each - size_of::<Request<Full<Bytes>>>();
+    let taken = measure(|| {
+        for _ in 0..PER_KEY {
+            let mut waits = ask();
+            assert!(waits.as_mut().poll(&mut cx).is_pending());
+            line.push(waits);
+        }
+    });
+    let each = taken.bytes_current / PER_KEY as i64;
+    let each = each - size_of::<Request<Full<Bytes>>>() as i64;
     assert_eq!(limiter.waiting(), PER_KEY);
 
-    line.clear();
+    let given_back = measure(|| line.clear());
     assert_eq!(limiter.waiting(), 0);
-    let left = region.change();
-    let left = left.bytes_allocated - left.bytes_deallocated;
+    let left = taken.bytes_current + given_back.bytes_current;
     assert!(each <= most, "{each} bytes each");
     assert!(left <= MOST_BYTES, "{left} bytes are left");
     drop(passed);
@@ -82,7 +77,7 @@ fn tasks_and_threads() -> (usize, usize) {
 
 /// The bytes that each of ten thousand takes that wait for their turn or for a place: a thousand of each key, whose first
 /// request has passed and keeps what it holds.
-async fn through_acquire(policy: Policy) -> usize {
+async fn through_acquire(policy: Policy) -> i64 {
     let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     let limiter = Limiter::builder().policy(policy).backend(backend);
     let limiter = limiter.build().unwrap();
@@ -95,36 +90,33 @@ async fn through_acquire(policy: Policy) -> usize {
     let mut line: Vec<Pin<Box<CheckFuture<'_>>>> = Vec::with_capacity(KEYS.len() * PER_KEY);
 
     let before = tasks_and_threads();
-    let region = Region::new(ALLOCATOR);
-    for key in KEYS {
-        for _ in 0..PER_KEY {
-            let mut waits = Box::pin(limiter.acquire("slow", key).into_future());
-            assert!(waits.as_mut().poll(&mut cx).is_pending());
-            line.push(waits);
+    let taken = measure(|| {
+        for key in KEYS {
+            for _ in 0..PER_KEY {
+                let mut waits = Box::pin(limiter.acquire("slow", key).into_future());
+                assert!(waits.as_mut().poll(&mut cx).is_pending());
+                line.push(waits);
+            }
         }
-    }
-    let taken = region.change();
-    let bytes = taken.bytes_allocated - taken.bytes_deallocated;
+    });
 
     assert_eq!(limiter.waiting(), KEYS.len() * PER_KEY);
     // tokio's timer tells each its turn, and nothing of ours.
     assert_eq!(tasks_and_threads(), before);
-    let each = bytes / line.len();
+    let each = taken.bytes_current / line.len() as i64;
     assert!(each <= MOST_BYTES, "{each} bytes each");
 
-    line.clear();
+    let given_back = measure(|| line.clear());
     assert_eq!(limiter.waiting(), 0);
-    let left = region.change();
-    let left = left.bytes_allocated - left.bytes_deallocated;
+    let left = taken.bytes_current + given_back.bytes_current;
     // The state of a key remembers that a request waited.
     assert!(
-        left <= KEYS.len() * MOST_BYTES,
+        left <= KEYS.len() as i64 * MOST_BYTES,
         "{left} bytes are left, of {each} each"
     );
     each
 }
 
-/// One test, because what runs beside it would be counted as well.
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_who_wait_take_a_kilobyte_each_at_most_and_leave_nothing_behind() {
     let turns = Quota::per_second(1).wait_up_to(Duration::from_secs(1_000));
