@@ -87,6 +87,8 @@ pub async fn the_last_strike_bans_until_it_was_said(subject: &dyn Subject) {
         return;
     }
     let gate = Gate::of("last-strike");
+    // No end may be rounded to a millisecond.
+    subject.advance(Duration::from_micros(1_234_567)).await;
     let struck = gate.collect_strikes(subject).await;
     assert_eq!(struck.retry_after(), Some(15 * MINUTE));
     subject

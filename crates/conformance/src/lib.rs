@@ -32,8 +32,8 @@
 //! ```
 //!
 //! Each test has a subject of its own, and names its policies after itself: tests may share one server. `tests/foreign.rs` of
-//! this crate shows a whole backend, of a map under a lock, that passes; `tests/broken.rs` shows the failures of backends with
-//! a defect.
+//! this crate shows a whole backend, of a map under a lock, that passes and has every capability; `tests/broken` has backends with
+//! one defect each, and names the test that fails for it.
 //!
 //! # Tested
 //!
@@ -161,6 +161,7 @@ macro_rules! conformance {
                 an_id_is_forgotten_after_its_life
                 an_admission_is_remembered_and_a_denial_is_not
                 an_id_spares_the_budgets_of_its_own_policy_alone
+                an_id_is_remembered_for_its_own_policy_and_caller
                 a_credit_of_an_id_forgets_it
                 an_id_on_trial_counts_once;
             shares: a_class_leaves_what_is_kept_and_the_important_may_use_it

@@ -89,6 +89,8 @@ pub async fn an_id_is_forgotten_after_its_life(subject: &dyn Subject) {
         return;
     }
     let orders = Orders::of("life", Quota::per_day(10));
+    // No end may be rounded to a millisecond.
+    subject.advance(MICROSECOND * 1_234_567).await;
     assert_eq!(orders.left(subject, "a").await, 9);
     subject.advance(SECOND * 30 - MICROSECOND).await;
     assert_eq!(orders.left(subject, "a").await, 9);
@@ -143,6 +145,26 @@ pub async fn an_id_spares_the_budgets_of_its_own_policy_alone(subject: &dyn Subj
             .is_admitted()
     );
     assert_eq!(orders.left(subject, "a").await, 8);
+}
+
+/// The same id from another caller, or under another policy, is another request.
+pub async fn an_id_is_remembered_for_its_own_policy_and_caller(subject: &dyn Subject) {
+    if !can_count_once(subject) {
+        return;
+    }
+    let alice = Orders::of("names", Quota::per_day(10));
+    let exports = Orders::of("names-exports", Quota::per_day(10));
+    let mut bob = Orders::of("names", Quota::per_day(10));
+    bob.budget = bob.budget.for_key("bob");
+    assert_eq!(alice.left(subject, "a").await, 9);
+    assert_eq!(alice.left(subject, "b").await, 8);
+
+    for others in [&exports, &bob] {
+        assert_eq!(others.left(subject, "a").await, 9);
+        assert_eq!(others.left(subject, "b").await, 8);
+        assert_eq!(others.left(subject, "a").await, 8);
+    }
+    assert_eq!(alice.left(subject, "a").await, 8);
 }
 
 /// A credit of the id forgets it, and one of an earlier admission does not.

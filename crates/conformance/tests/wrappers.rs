@@ -14,9 +14,8 @@ use std::time::Duration;
 use common::{Clocked, Naive};
 use tollgate_conformance::Budget;
 use tollgate_core::{
-    Answer, Backend, BanList, BannedCaller, Capabilities, Capability, Charge, Clock, Decision,
-    FailureKind, Figure, Key, ManualClock, Mode, Quota, Receipt, RetryAfter, Scope, Timestamp,
-    Verdict,
+    Answer, Backend, Ban, BanList, Capabilities, Capability, Charge, Clock, Decision, FailureKind,
+    Figure, Key, ManualClock, Mode, Quota, Receipt, RetryAfter, Scope, Timestamp, Verdict,
 };
 
 /// Counts the decisions of the inner backend, also those that come later.
@@ -321,16 +320,13 @@ fn a_verdict_that_nobody_was_asked_for_says_what_it_was_told() {
 
 #[test]
 fn what_a_backend_can_is_asked_through_a_wrapper_and_nothing_unless_it_says_so() {
+    /// Implements what it must, and says nothing of the rest.
     #[derive(Debug)]
-    struct Holding(Naive);
+    struct Bare(Naive);
 
-    impl Backend for Holding {
+    impl Backend for Bare {
         fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
             self.0.decide(charges)
-        }
-
-        fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-            self.0.decide_up_to(charges, at_least)
         }
 
         fn credit(&self, receipt: Receipt, n: u64) {
@@ -344,37 +340,35 @@ fn what_a_backend_can_is_asked_through_a_wrapper_and_nothing_unless_it_says_so()
         fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
             self.0.reset(scope, key)
         }
-
-        fn bans(&self, scope: Scope) -> Answer<BanList> {
-            let policy = BannedCaller::new(Key::from(scope.policy()), Duration::from_secs(7));
-            Answer::now(Ok(BanList::new([policy], true)))
-        }
-
-        fn capabilities(&self) -> Capabilities {
-            Capabilities::none().with(Capability::Held)
-        }
     }
     let needed = Capabilities::none()
         .with(Capability::Held)
         .with(Capability::Once);
+    let ban = Quota::from(Ban::after(3, Duration::from_secs(60)));
+    let banned = Budget::of("listed", ban);
+    let terms = ban.ban().unwrap().try_imposed(Duration::from_secs(7));
+    let imposed = Quota::from(terms.unwrap());
     let counting = Counting {
-        inner: Holding(Naive::new(ManualClock::new())),
+        inner: Naive::new(ManualClock::new()),
         counts: Arc::default(),
     };
     let shared: Arc<dyn Backend> = Arc::new(counting);
 
-    let missing: Vec<_> = shared.capabilities().missing(needed).collect();
+    let charge = Charge {
+        quota: &imposed,
+        ..banned.charge_in(Mode::Shadow, 1)
+    };
+    let _imposed = shared.decide(&[charge]);
+    let list = shared.bans(banned.scope).try_now().unwrap().unwrap();
 
-    assert_eq!(missing, [Capability::Once]);
-    let scope = Scope::of("listed", 0, &Quota::per_second(1));
-    let list = shared.bans(scope).try_now().unwrap().unwrap();
-    assert_eq!(list.callers()[0].identity(), "=listed");
-    let cannot = Naive::new(ManualClock::new()).bans(scope).try_now();
+    assert_eq!(list.callers()[0].identity(), "=alice");
+    assert_eq!(shared.capabilities().missing(needed).count(), 0);
+    let bare = Bare(Naive::new(ManualClock::new()));
+    let missing: Vec<_> = bare.capabilities().missing(needed).collect();
+    assert_eq!(missing, [Capability::Held, Capability::Once]);
+    let cannot = bare.bans(banned.scope).try_now();
     assert_eq!(
         cannot.unwrap().unwrap_err().kind(),
         FailureKind::InvalidCall
     );
-    // It says this one and no other.
-    let grants = Capabilities::none().with(Capability::UpTo);
-    assert_eq!(Naive::new(ManualClock::new()).capabilities(), grants);
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tollgate_conformance::{Elapsed, Subject};
 use tollgate_core::{
-    Answer, Backend, BackendError, Capabilities, Capability, Charge, Clock, Decision, FailureKind,
-    Key, MAX_CHARGES, ManualClock, Receipt, Scope, State, States, check_up_to, decide,
-    decide_up_to,
+    Answer, Backend, BackendError, BanList, BannedCaller, Capabilities, Capability, Charge, Clock,
+    Decision, FailureKind, Key, MAX_CHARGES, ManualClock, Receipt, Scope, State, States,
+    check_up_to, decide, decide_up_to,
 };
 
-type Budgets = HashMap<(Scope, Key), State>;
+/// The states by their names.
+pub type Budgets = HashMap<(Scope, Key), State>;
 
 /// Exact, and unbounded: for real use it would have to drop full budgets.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Naive {
         }
     }
 
-    fn budgets(&self) -> MutexGuard<'_, Budgets> {
+    pub fn budgets(&self) -> MutexGuard<'_, Budgets> {
         self.budgets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,8 +95,23 @@ impl Backend for Naive {
         Answer::now(Ok(()))
     }
 
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        let now = self.clock.now();
+        let budgets = self.budgets();
+        let callers = budgets.iter().filter_map(|((of, key), state)| {
+            let left = state.banned_for(now).filter(|_| *of == scope)?;
+            Some(BannedCaller::new(key.clone(), left))
+        });
+        Answer::now(Ok(BanList::new(callers, true)))
+    }
+
     fn capabilities(&self) -> Capabilities {
-        Capabilities::none().with(Capability::UpTo)
+        Capabilities::none()
+            .with(Capability::Held)
+            .with(Capability::Waits)
+            .with(Capability::Bans)
+            .with(Capability::Once)
+            .with(Capability::UpTo)
     }
 }
 
