@@ -22,6 +22,14 @@ pub(super) struct Least {
 struct PastCharge {
     at_us: u64,
     n: u64,
+    /// The units of it that made room for credits of lost charges. A credit of its own takes as many from another charge.
+    lent: u64,
+}
+
+impl PastCharge {
+    fn new(at_us: u64, n: u64) -> Self {
+        Self { at_us, n, lent: 0 }
+    }
 }
 
 impl Least {
@@ -42,17 +50,18 @@ impl Least {
     pub(super) fn take(&mut self, rule: &Rule, now: Moment, n: u64) {
         let verdict = rule.probe(&self.state, now.at_us, 0);
         if verdict.is_some_and(|verdict| verdict.reset_after().is_zero()) {
-            // None of it counts any more, credited or not.
+            // None of it counts any more, credited or not: but that may be so only because of credits of lost charges.
+            let mut lenders = std::mem::take(&mut self.record);
+            lenders.retain(|it| it.lent > 0 && it.at_us + rule.lasts_us() > now.at_us);
+            lenders.iter_mut().for_each(|it| it.n = 0);
             *self = Self {
                 since: self.since,
+                record: lenders,
                 ..Self::full(rule, now)
             };
         }
         if n > 0 {
-            self.record.push(PastCharge {
-                at_us: now.at_us,
-                n,
-            });
+            self.record.push(PastCharge::new(now.at_us, n));
         }
         apply(rule, &mut self.state, now.at_us, n);
     }
@@ -66,7 +75,7 @@ impl Least {
         let position = self
             .record
             .partition_point(|charged| charged.at_us <= at_us);
-        self.record.insert(position, PastCharge { at_us, n });
+        self.record.insert(position, PastCharge::new(at_us, n));
         self.replay(rule);
     }
 
@@ -76,12 +85,17 @@ impl Least {
             return;
         }
         let same = self.record.iter_mut();
+        let mut lent = 0;
         for charged in same.filter(|charged| charged.at_us == at.at_us) {
             let less = n.min(charged.n);
             charged.n -= less;
             n -= less;
+            let back = n.min(charged.lent);
+            charged.lent -= back;
+            n -= back;
+            lent += back;
         }
-        self.replay(rule);
+        self.leave_out_latest(rule, lent);
     }
 
     /// Removes this much of the latest charges: of all charges that a credit may have reached, these count for longest.
@@ -89,6 +103,7 @@ impl Least {
         for charged in self.record.iter_mut().rev() {
             let less = n.min(charged.n);
             charged.n -= less;
+            charged.lent += less;
             n -= less;
         }
         if n > 0 {
@@ -111,7 +126,7 @@ impl Least {
     }
 
     fn replay(&mut self, rule: &Rule) {
-        self.record.retain(|charged| charged.n > 0);
+        self.record.retain(|charged| charged.n + charged.lent > 0);
         self.state = self.base.clone();
         for charged in &self.record {
             apply(rule, &mut self.state, charged.at_us, charged.n);

@@ -23,7 +23,7 @@ pub(super) struct Most {
     state: State,
     /// An empty record.
     origin: Moment,
-    /// The times and amounts of possible charges within the last period.
+    /// The times and amounts of possible charges that may still count.
     doubts: VecDeque<(u64, Doubt)>,
 }
 
@@ -64,24 +64,15 @@ impl Most {
 
     /// Takes a possible charge, at the latest now. True if the bound has moved as in [`take`].
     pub(super) fn may_lose(&mut self, rule: &Rule, at_us: u64, doubt: Doubt) -> bool {
-        let period_us = rule.period_us();
-        while let Some(&(then_us, _)) = self.doubts.front()
-            && then_us.saturating_add(period_us) <= at_us
-        {
-            self.doubts.pop_front();
-        }
-        let same = self.doubts.iter().map(|(_, doubt)| doubt);
-        let counted: u64 = same
-            .filter(|it| it.is_debit == doubt.is_debit)
-            .map(|it| it.n)
-            .sum();
-        let n = doubt
-            .n
-            .min(most(rule, doubt.is_debit).saturating_sub(counted));
+        let n = if rule.is_bucket() && !doubt.is_debit {
+            // It never goes past empty, however many there were before that may have taken nothing.
+            doubt.n
+        } else {
+            self.at_most(rule, at_us, doubt)
+        };
         if n == 0 {
             return false;
         }
-        self.doubts.push_back((at_us, Doubt { n, ..doubt }));
         let before = self.state.clone();
         let is_beyond = lose(rule, &mut self.state, at_us, n, doubt.is_debit);
         // Perhaps no question came, and a state that an earlier clock left far ahead still stands there.
@@ -89,6 +80,26 @@ impl Most {
             self.state = before;
         }
         is_beyond
+    }
+
+    /// The part of a possible charge that is within the most that all of them can have taken.
+    fn at_most(&mut self, rule: &Rule, at_us: u64, doubt: Doubt) -> u64 {
+        let since_us = rule.counts_since_us(at_us);
+        let is_over = |(then_us, _): &(u64, Doubt)| *then_us < since_us;
+        while self.doubts.front().is_some_and(is_over) {
+            self.doubts.pop_front();
+        }
+        let same = self.doubts.iter().map(|(_, doubt)| doubt);
+        let counted: u64 = same
+            .filter(|it| it.is_debit == doubt.is_debit)
+            .map(|it| it.n)
+            .sum();
+        let rest = most(rule, doubt.is_debit).saturating_sub(counted);
+        let n = doubt.n.min(rest);
+        if n > 0 {
+            self.doubts.push_back((at_us, Doubt { n, ..doubt }));
+        }
+        n
     }
 
     /// This bound with all of these on top, each of which may have been taken by now or not.

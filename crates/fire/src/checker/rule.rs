@@ -135,8 +135,22 @@ impl Rule {
         u64::try_from(us).unwrap_or(u64::MAX)
     }
 
+    /// The longest time for which a charge counts.
+    pub(super) fn lasts_us(&self) -> u64 {
+        self.drain_us(self.quota.capacity())
+            .max(2 * self.period_us())
+    }
+
     pub(super) fn period_us(&self) -> u64 {
         micros(self.quota.period())
+    }
+
+    /// The time since which charges may still count.
+    pub(super) fn counts_since_us(&self, at_us: u64) -> u64 {
+        match self.empty(at_us).snapshot() {
+            Snapshot::Calendar { start_us, .. } => start_us,
+            _ => at_us.saturating_sub(self.period_us()) + 1,
+        }
     }
 
     fn decide(&self, state: &mut State, at_us: u64, cost: u64, mode: Mode) -> Option<Verdict> {
