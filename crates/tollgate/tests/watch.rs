@@ -146,13 +146,27 @@ fn a_change_that_makes_spent_callers_wait_for_longer_says_for_how_long() {
             ),
         ),
     ] {
-        let trial = following(&TEN.replace("10/s", from));
-        let said = trial.write(&TEN.replace("10/s", to));
-        let (_, told) = said[0]
-            .split_once(&format!("policy api: {from} → {to}; "))
-            .unwrap();
-        assert_eq!(told, words, "{from} to {to}");
+        assert_eq!(told_change(from, to), words, "{from} to {to}");
     }
+}
+
+/// The words about a change of the only quota.
+fn told_change(from: &str, to: &str) -> String {
+    let trial = following(&TEN.replace("10/s", from));
+    let said = trial.write(&TEN.replace("10/s", to));
+    let change = format!("policy api: {from} → {to}; ");
+    let (_, told) = said[0].split_once(&change).unwrap();
+    told.to_owned()
+}
+
+/// Until the end of the window, and a month has 31 days at most.
+#[cfg(feature = "calendar")]
+#[test]
+fn a_smaller_quota_of_a_calendar_says_how_long_spent_callers_wait() {
+    let smaller = told_change("1000/month in UTC", "500/month in UTC");
+    assert!(smaller.contains("waits for up to 2678400s"), "{smaller}");
+    let larger = told_change("500/month in UTC", "1000/month in UTC");
+    assert!(!larger.contains("waits"), "{larger}");
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::borrow::Borrow;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tollgate_core::Unit;
 
 use super::{LimiterConfig, PolicyConfig};
 use crate::policy::Limit;
-use crate::{Algorithm, Limiter, Policy, Quota};
+use crate::{Limiter, Policy, Quota};
 
 /// The place of a fault, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -281,26 +282,29 @@ fn lockout(before: &Quota, after: &Quota) -> Option<Duration> {
         full.div_ceil(u128::from(quota.limit()))
     };
     let full_us = |quota: &Quota| drain_us(quota, quota.capacity());
-    let longest_us = match after.algorithm() {
-        Algorithm::Gcra => {
-            let longer_us = full_us(before).checked_sub(full_us(after))?;
-            (longer_us > 0).then(|| longer_us + drain_us(after, 1))?
+    let had_more = before.capacity() > after.capacity();
+    let (locks_out, longest_us) = match after.unit() {
+        Unit::Gcra => {
+            let longer_us = full_us(before).saturating_sub(full_us(after));
+            (longer_us > 0, longer_us + drain_us(after, 1))
         }
-        Algorithm::IntervalRefill { .. } if full_us(before) > full_us(after) => {
-            let refills = before.capacity().div_ceil(before.limit());
-            u128::from(refills) * before.period().as_micros()
+        Unit::IntervalRefill { .. } => {
+            let refills = u128::from(before.capacity().div_ceil(before.limit()));
+            let is_longer = full_us(before) > full_us(after);
+            (is_longer, refills * before.period().as_micros())
         }
         // The present window counts on in the one after it.
-        Algorithm::SlidingWindow if before.capacity() > after.capacity() => {
-            2 * after.period().as_micros()
-        }
-        Algorithm::FixedWindow { .. } | Algorithm::RollingWindow { .. } | Algorithm::SlidingLog
-            if before.capacity() > after.capacity() =>
-        {
-            after.period().as_micros()
-        }
-        _ => return None,
+        Unit::SlidingWindow { .. } => (had_more, 2 * after.period().as_micros()),
+        Unit::FixedWindow { .. }
+        | Unit::RollingWindow { .. }
+        | Unit::SlidingLog { .. }
+        | Unit::Calendar(_) => (had_more, after.period().as_micros()),
+        // No time gives a place back, and the others are no budgets.
+        Unit::Held | Unit::Ban | Unit::Once => return None,
     };
+    if !locks_out {
+        return None;
+    }
     // Whole milliseconds are enough for an operator.
     let longest_ms = u64::try_from(longest_us.div_ceil(1_000)).unwrap_or(u64::MAX);
     Some(Duration::from_millis(longest_ms))
