@@ -26,7 +26,17 @@ pub(crate) struct Question {
 impl Question {
     /// The question of a quota, and not of a ban or an id.
     pub(crate) fn is_of_quota(&self) -> bool {
-        !matches!(self.scope.unit(), Unit::Ban | Unit::Once)
+        match self.scope.unit() {
+            Unit::Ban | Unit::Once => false,
+            Unit::Gcra
+            | Unit::FixedWindow { .. }
+            | Unit::SlidingWindow { .. }
+            | Unit::RollingWindow { .. }
+            | Unit::SlidingLog { .. }
+            | Unit::IntervalRefill { .. }
+            | Unit::Calendar(_)
+            | Unit::Held => true,
+        }
     }
 
     /// True if the request waits: for its turn, or until a place comes back.

@@ -588,9 +588,18 @@ impl Quota {
     #[must_use]
     #[inline]
     pub const fn capacity(&self) -> u64 {
-        match self.rule.as_gcra() {
-            Some(rule) => rule.burst,
-            None => self.limit,
+        match &self.rule {
+            Rule::Gcra(rule) => rule.burst,
+            // That of refills in intervals is the burst.
+            Rule::IntervalRefill(_)
+            | Rule::FixedWindow(_)
+            | Rule::SlidingWindow(_)
+            | Rule::RollingWindow(_)
+            | Rule::SlidingLog(_)
+            | Rule::Calendar(_)
+            | Rule::Held(_)
+            | Rule::Ban(_)
+            | Rule::Once(_) => self.limit,
         }
     }
 

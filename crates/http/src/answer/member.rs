@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use tollgate_core::{Algorithm, Quota};
+use tollgate_core::{Quota, Unit};
 
 use super::retry_after::whole_seconds;
 
@@ -28,10 +28,18 @@ const HELD: &str = "\"concurrent-requests\"";
 /// The time to refill an empty budget. In headers it is never zero.
 fn refill_seconds(quota: &Quota) -> u64 {
     let (capacity, limit) = (u128::from(quota.capacity()), u128::from(quota.limit()));
-    let refill_us = match quota.algorithm() {
+    let refill_us = match quota.unit() {
         // A part of a refill comes no sooner than a whole one.
-        Algorithm::IntervalRefill { .. } => capacity.div_ceil(limit) * quota.period().as_micros(),
-        _ => capacity * quota.period().as_micros() / limit,
+        Unit::IntervalRefill { .. } => capacity.div_ceil(limit) * quota.period().as_micros(),
+        Unit::Gcra
+        | Unit::FixedWindow { .. }
+        | Unit::SlidingWindow { .. }
+        | Unit::RollingWindow { .. }
+        | Unit::SlidingLog { .. }
+        | Unit::Calendar(_)
+        | Unit::Held
+        | Unit::Ban
+        | Unit::Once => capacity * quota.period().as_micros() / limit,
     };
     let refill = Duration::from_micros(u64::try_from(refill_us).unwrap_or(u64::MAX));
     whole_seconds(refill).max(1)
@@ -54,7 +62,7 @@ fn value(text: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::Concurrent;
+    use tollgate_core::{Algorithm, Concurrent};
 
     /// Ten at the start of each minute, up to this burst.
     fn refilled(burst: u64) -> Quota {

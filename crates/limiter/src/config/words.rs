@@ -299,7 +299,7 @@ fn lockout(before: &Quota, after: &Quota) -> Option<Duration> {
         | Unit::RollingWindow { .. }
         | Unit::SlidingLog { .. }
         | Unit::Calendar(_) => (had_more, after.period().as_micros()),
-        // No time gives a place back, and the others are no budgets.
+        // No time gives a place back. Bans and ids are not spent.
         Unit::Held | Unit::Ban | Unit::Once => return None,
     };
     if !locks_out {

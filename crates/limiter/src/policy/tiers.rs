@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate_core::Unit;
+
 use super::answer_cache::{
     AnswerCache, AnswerFuture, DEADLINE, Entitlement, FoundEntitlement, Lookup, Tier,
     UnknownEntitlement, Words,
@@ -17,7 +19,7 @@ use super::answer_cache::{
 use super::ban::with_ban;
 use super::{Limit, Policy, Quotas};
 use crate::literal::literal;
-use crate::{Algorithm, ConfigError, Key, Quota, RequestView, Scope};
+use crate::{ConfigError, Key, Quota, RequestView, Scope};
 
 /// Other quotas for some identities than a policy's own.
 ///
@@ -367,10 +369,19 @@ impl Policy {
 }
 
 pub(super) fn log_entries(limits: &[Limit]) -> usize {
-    let logs = limits.iter().map(|limit| limit.quota);
-    let logs = logs.filter(|quota| quota.algorithm() == Algorithm::SlidingLog);
-    logs.map(|quota| usize::try_from(quota.capacity()).unwrap_or(usize::MAX))
-        .fold(0, usize::saturating_add)
+    let entries = |limit: &Limit| match limit.quota.unit() {
+        Unit::SlidingLog { .. } => usize::try_from(limit.quota.capacity()).unwrap_or(usize::MAX),
+        Unit::Gcra
+        | Unit::FixedWindow { .. }
+        | Unit::SlidingWindow { .. }
+        | Unit::RollingWindow { .. }
+        | Unit::IntervalRefill { .. }
+        | Unit::Calendar(_)
+        | Unit::Held
+        | Unit::Ban
+        | Unit::Once => 0,
+    };
+    limits.iter().map(entries).fold(0, usize::saturating_add)
 }
 
 /// The tiers of a policy, ready to be asked.

@@ -7,11 +7,10 @@
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
-use tollgate_core::DEBT_CEILING;
+use tollgate_core::{DEBT_CEILING, Unit};
 
 use super::super::Limit;
 use super::Grant;
-use crate::Algorithm;
 
 /// Quotas that share a state, by the time that their full budgets take to refill.
 struct Group<'a> {
@@ -138,11 +137,17 @@ fn drain_us(limit: &Limit) -> Option<u128> {
         let full = u128::from(quota.capacity()) * quota.period().as_micros();
         full / u128::from(quota.limit())
     };
-    let is_bucket = matches!(
-        quota.algorithm(),
-        Algorithm::Gcra | Algorithm::IntervalRefill { .. }
-    );
-    is_bucket.then(takes)
+    match quota.unit() {
+        Unit::Gcra | Unit::IntervalRefill { .. } => Some(takes()),
+        Unit::FixedWindow { .. }
+        | Unit::SlidingWindow { .. }
+        | Unit::RollingWindow { .. }
+        | Unit::SlidingLog { .. }
+        | Unit::Calendar(_)
+        | Unit::Held
+        | Unit::Ban
+        | Unit::Once => None,
+    }
 }
 
 #[cfg(test)]
