@@ -100,6 +100,8 @@ pub struct Policy {
     pub(crate) once: Option<PolicyOnce>,
     strike_if: Option<Arc<CountIf>>,
     pub(crate) messages: Option<Messages>,
+    /// True if a request under it may wait, in whatever tier it is. Nothing, until the limiter is built: each request asks.
+    pub(crate) may_wait: bool,
     pub(crate) shadow: bool,
     /// True if the policy is on trial by itself. Nothing, until the policy was switched.
     stated_shadow: Option<bool>,
@@ -192,6 +194,7 @@ impl Policy {
             tiers: None,
             lookup: None,
             asked: None,
+            may_wait: false,
             cost: Cost::ONE,
             outcome: None,
             ban: None,

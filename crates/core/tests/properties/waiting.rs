@@ -409,6 +409,28 @@ fn the_last_gives_its_turn_back_with_the_places_before_it() {
     assert_eq!(line.arrive(1), Some(3_000_000));
 }
 
+/// A charge passes at once in a place that became free. No turn was promised to it, and so a credit counts after its time has come
+/// again by a clock that stepped back.
+#[test]
+fn a_charge_that_passes_at_once_promises_no_turn() {
+    let quota = Quota::per_second(1)
+        .burst(3)
+        .wait_up_to(Duration::from_secs(9));
+    let mut line = Line::of(quota, 10_000_000);
+    let turns: Vec<_> = (0..5).filter_map(|_| line.arrive(1)).collect();
+    assert_eq!(turns, [10, 10, 10, 11, 12].map(|s| s * 1_000_000));
+    line.now += 500_000;
+    assert_eq!(line.give_back(1, 1), Some(true));
+    line.now = 12_500_000;
+    assert_eq!(line.arrive(1), Some(12_500_000));
+
+    // The third still shows for 0.8 seconds.
+    line.now = 12_200_000;
+    assert_eq!(line.give_back(3, 1), Some(false));
+
+    assert_eq!(line.arrive(2), Some(13_200_000));
+}
+
 /// More than a debt may reach: a thousand intervals beside a burst of one.
 #[test]
 fn a_long_queue_is_no_clock_that_stepped_back() {

@@ -42,13 +42,11 @@ pub(super) struct Places {
 struct Queue {
     /// The first comes first.
     waiting: VecDeque<QueueEntry>,
-    next: u64,
 }
 
 #[derive(Debug)]
 struct QueueEntry {
     rank: Rank,
-    number: u64,
     woken: Arc<Notify>,
 }
 
@@ -98,79 +96,72 @@ impl Places {
     }
 }
 
-/// A place in the queue of one key. Dropped, it makes room for the next.
+/// The place of a request in the queue of one key. It does not know its limiter, so that ten thousand take less: the request does,
+/// and leaves the queue.
 struct Spot {
-    limiter: Limiter,
     /// The queue.
     of: Arc<(Scope, Key)>,
-    number: u64,
     woken: Arc<Notify>,
 }
 
-impl Spot {
+impl Places {
     /// The last place of its class in the queue, before those of less important classes.
-    fn behind_all(limiter: &Limiter, goal: Goal) -> Self {
-        let places = &limiter.0.places;
+    fn stand_behind_all(&self, goal: Goal) -> Spot {
         let woken = Arc::new(Notify::new());
-        let mut queues = places.lock();
+        let mut queues = self.lock();
         let of = match queues.get_key_value(&goal.of) {
             Some((of, _)) => Arc::clone(of),
             None => Arc::new(goal.of),
         };
         let queue = queues.entry(Arc::clone(&of)).or_default();
-        let number = queue.next;
-        queue.next += 1;
         let place = queue.waiting.partition_point(|one| one.rank <= goal.rank);
         let one = QueueEntry {
             rank: goal.rank,
-            number,
             woken: Arc::clone(&woken),
         };
         queue.waiting.insert(place, one);
-        places.count.store(queues.len(), Ordering::Release);
-        drop(queues);
-        Self {
-            limiter: limiter.clone(),
-            of,
-            number,
-            woken,
-        }
+        self.count.store(queues.len(), Ordering::Release);
+        Spot { of, woken }
     }
 
-    fn is_first(&self) -> bool {
-        let queues = self.limiter.0.places.lock();
-        let queue = queues.get(&self.of);
-        let first = queue.and_then(|queue| queue.waiting.front());
-        first.is_some_and(|first| first.number == self.number)
-    }
-
-    /// Tells the first of the queue that it may be worth to ask again.
-    fn wake_first(&self) {
-        if let Some(queue) = self.limiter.0.places.lock().get(&self.of) {
-            queue.wake_first();
-        }
-    }
-
-    /// The time at which it asks again in any case, if it is the first of its queue and that is in time.
-    fn next_question(&self, until: Instant) -> Option<Instant> {
-        let next = self.is_first().then(|| Instant::now() + PAUSE);
-        next.filter(|next| *next <= until)
-    }
-}
-
-impl Drop for Spot {
-    fn drop(&mut self) {
-        let places = &self.limiter.0.places;
-        let mut queues = places.lock();
-        if let Some(queue) = queues.get_mut(&self.of) {
-            queue.waiting.retain(|one| one.number != self.number);
+    /// Makes room for the next.
+    fn leave(&self, spot: &Spot) {
+        let mut queues = self.lock();
+        if let Some(queue) = queues.get_mut(&spot.of) {
+            queue.waiting.retain(|one| !spot.is_of(one));
             if queue.waiting.is_empty() {
-                drop(queues.remove(&self.of));
+                drop(queues.remove(&spot.of));
             } else {
                 queue.wake_first();
             }
         }
-        places.count.store(queues.len(), Ordering::Release);
+        self.count.store(queues.len(), Ordering::Release);
+    }
+
+    fn is_first(&self, spot: &Spot) -> bool {
+        let queues = self.lock();
+        let queue = queues.get(&spot.of);
+        let first = queue.and_then(|queue| queue.waiting.front());
+        first.is_some_and(|first| spot.is_of(first))
+    }
+
+    /// Tells the first of the queue that it may be worth to ask again.
+    fn wake_first(&self, spot: &Spot) {
+        if let Some(queue) = self.lock().get(&spot.of) {
+            queue.wake_first();
+        }
+    }
+
+    /// The time at which the request asks again in any case, if it is the first of its queue and that is in time.
+    fn next_question(&self, spot: &Spot, until: Instant) -> Option<Instant> {
+        let next = self.is_first(spot).then(|| Instant::now() + PAUSE);
+        next.filter(|next| *next <= until)
+    }
+}
+
+impl Spot {
+    fn is_of(&self, entry: &QueueEntry) -> bool {
+        Arc::ptr_eq(&self.woken, &entry.woken)
     }
 }
 
@@ -232,15 +223,15 @@ impl PlaceWait {
         });
         let until = Instant::now() + longest.unwrap_or_default();
         let until = deadline.map_or(until, |deadline| deadline.min(until));
-        let spot = Spot::behind_all(limiter, goal);
-        let last = Refusal {
+        let request = QueuedRequest {
+            spot: limiter.0.places.stand_behind_all(goal),
             limiter: limiter.clone(),
             plan: entries.to_plan(),
-            decision: refused.map(Box::new),
+            refusal: refused.map(Box::new),
         };
         Self {
             began: Instant::now(),
-            placed: Box::pin(stand(spot, last, until, deadline)),
+            placed: Box::pin(request.stand(until, deadline)),
         }
     }
 
@@ -259,23 +250,84 @@ impl fmt::Debug for PlaceWait {
     }
 }
 
-/// The latest refusal of a queued request, with its charges under policies on trial. These charges are given back when the request
+/// A request in a queue, and its latest refusal. The charges of that under policies on trial are given back when the request
 /// leaves, and before the backend is asked again, so that the request is charged once.
-struct Refusal {
+struct QueuedRequest {
     limiter: Limiter,
     plan: Plan,
+    spot: Spot,
     /// In a box: a request that stands behind others has none.
-    decision: Option<Box<Decision>>,
+    refusal: Option<Box<Decision>>,
 }
 
-impl Refusal {
+impl QueuedRequest {
+    /// The answer when there is a place, or another reason to refuse, or when the time is over.
+    // A block rather than an `async fn`, whose future would keep each argument twice: ten thousand may stand at a time.
+    #[allow(clippy::manual_async_fn, reason = "of half the size")]
+    fn stand(
+        mut self,
+        until: Instant,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = PlaceOutcome> + Send {
+        async move {
+            loop {
+                // In a block of its own, which the future does not keep.
+                let (wake_at, asks) = {
+                    let next = self.places().next_question(&self.spot, until);
+                    (next.unwrap_or(until), next.is_some())
+                };
+                let woken = timeout_at(wake_at, self.spot.woken.notified()).await;
+                let is_over = woken.is_err() && !asks;
+                if is_over || self.limiter.0.line.is_closed() {
+                    break;
+                }
+                if !self.places().is_first(&self.spot) {
+                    // It was the first when it was woken, and a more important request, which does not know of this, has
+                    // overtaken it since.
+                    self.places().wake_first(&self.spot);
+                    continue;
+                }
+                self.withdraw();
+                // The wait for a turn is the quota's: only the caller shortens it.
+                let answer = self.ask_again(deadline).await;
+                let lacked = match &answer {
+                    Ok(decision) => lacks_place(self.plan.entries(), decision),
+                    Err(_) => None,
+                };
+                let (Some(goal), Ok(decision)) = (lacked, &answer) else {
+                    if let Ok(decision) = &answer {
+                        self.limiter.strike_refused(self.plan.entries(), decision);
+                    }
+                    return self.end_with(PlaceEnd::Answered(answer));
+                };
+                self.refusal = Some(Box::new(decision.clone()));
+                if goal.of != *self.spot.of {
+                    // The requests behind it may pass, because they do not wait for the place that it lacks now.
+                    let next = self.places().stand_behind_all(goal);
+                    let left = mem::replace(&mut self.spot, next);
+                    self.places().leave(&left);
+                }
+            }
+            let refused = self.refusal.take().map(|refused| *refused);
+            let refused = refused.unwrap_or_else(|| refusal(self.plan.entries()));
+            if !self.limiter.0.line.is_closed() {
+                self.limiter.strike_refused(self.plan.entries(), &refused);
+            }
+            self.end_with(PlaceEnd::TimedOut(refused))
+        }
+    }
+
+    fn places(&self) -> &Places {
+        &self.limiter.0.places
+    }
+
     fn ask_again(&self, deadline: Option<Instant>) -> Answer<Decision> {
         let entries = self.plan.entries();
         self.limiter.decide_by(entries, deadline, Attempts::Again)
     }
 
     fn withdraw(&mut self) {
-        if let Some(decision) = self.decision.take() {
+        if let Some(decision) = self.refusal.take() {
             give_back(&self.limiter, self.plan.entries(), &decision, |_| true);
         }
     }
@@ -286,61 +338,10 @@ impl Refusal {
     }
 }
 
-impl Drop for Refusal {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
         self.withdraw();
-    }
-}
-
-/// The answer when there is a place, or another reason to refuse, or when the time is over.
-// A block rather than an `async fn`, whose future would keep each argument twice: ten thousand may stand at a time.
-#[allow(clippy::manual_async_fn, reason = "of half the size")]
-fn stand(
-    mut spot: Spot,
-    mut last: Refusal,
-    until: Instant,
-    deadline: Option<Instant>,
-) -> impl Future<Output = PlaceOutcome> + Send {
-    async move {
-        loop {
-            let next = spot.next_question(until);
-            let asks = next.is_some();
-            let woken = timeout_at(next.unwrap_or(until), spot.woken.notified()).await;
-            let is_over = woken.is_err() && !asks;
-            if is_over || last.limiter.0.line.is_closed() {
-                break;
-            }
-            if !spot.is_first() {
-                // It was the first when it was woken, and a more important request, which does not know of this, has overtaken it
-                // since.
-                spot.wake_first();
-                continue;
-            }
-            last.withdraw();
-            // The wait for a turn is the quota's: only the caller shortens it.
-            let answer = last.ask_again(deadline).await;
-            let lacked = match &answer {
-                Ok(decision) => lacks_place(last.plan.entries(), decision),
-                Err(_) => None,
-            };
-            let (Some(goal), Ok(decision)) = (lacked, &answer) else {
-                if let Ok(decision) = &answer {
-                    last.limiter.strike_refused(last.plan.entries(), decision);
-                }
-                return last.end_with(PlaceEnd::Answered(answer));
-            };
-            last.decision = Some(Box::new(decision.clone()));
-            if goal.of != *spot.of {
-                // The requests behind it may pass, because they do not wait for the place that it lacks now.
-                spot = Spot::behind_all(&last.limiter, goal);
-            }
-        }
-        let refused = last.decision.take().map(|refused| *refused);
-        let refused = refused.unwrap_or_else(|| refusal(last.plan.entries()));
-        if !last.limiter.0.line.is_closed() {
-            last.limiter.strike_refused(last.plan.entries(), &refused);
-        }
-        last.end_with(PlaceEnd::TimedOut(refused))
+        self.places().leave(&self.spot);
     }
 }
 

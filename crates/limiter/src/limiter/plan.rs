@@ -170,12 +170,12 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// True if some of the quotas let requests wait for their turn.
+    /// True if some of the policies let requests wait.
     #[inline]
     pub(super) fn may_wait(self) -> bool {
-        match self.sole() {
-            Some((_, limit)) => limit.quota.waits(),
-            None => self.quotas().any(|(limit, ..)| limit.quota.waits()),
+        match self {
+            Self::SolePolicy(payer) => payer.policy.may_wait,
+            Self::Planned(entries) => entries.iter().any(|entry| entry.policy.may_wait),
         }
     }
 

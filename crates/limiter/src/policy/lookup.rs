@@ -212,6 +212,7 @@ impl Policy {
     pub fn complete(&mut self) -> Result<(), ConfigError> {
         self.check_ban()?;
         self.share_out()?;
+        self.may_wait = self.waits();
         self.asked = match &self.lookup {
             None => None,
             Some(lookup) => Some(Arc::new(AnswerCache {

@@ -24,8 +24,8 @@ pub struct PendingAdmission {
     step: Step,
     /// The time at which the caller goes away, for a request that may wait for its turn.
     deadline: Option<Instant>,
-    /// The time for which it has waited so far.
-    waited: Duration,
+    /// The time for which it has waited so far, in microseconds.
+    waited_us: u32,
     /// The time at which the backend was asked, if that is measured.
     asked: Option<std::time::Instant>,
 }
@@ -70,7 +70,7 @@ impl PendingAdmission {
         Self {
             step,
             deadline,
-            waited: Duration::ZERO,
+            waited_us: 0,
             asked: limiter.0.observers.asked(),
         }
     }
@@ -95,7 +95,7 @@ impl PendingAdmission {
             self.step = ready!(self.next_step(cx, limiter, request));
         }
         match self.take_step() {
-            Step::Ended(end) => Poll::Ready(end.conclude(limiter, self.waited, conclude)),
+            Step::Ended(end) => Poll::Ready(end.conclude(limiter, self.waited_us, conclude)),
             // Polled after its end.
             _ => Poll::Pending,
         }
@@ -103,6 +103,10 @@ impl PendingAdmission {
 
     fn take_step(&mut self) -> Step {
         mem::replace(&mut self.step, Step::Over)
+    }
+
+    fn add_wait(&mut self, waited: Duration) {
+        self.waited_us = self.waited_us.saturating_add(micros(waited));
     }
 
     /// The step that follows when this one has come to its end.
@@ -145,14 +149,20 @@ impl PendingAdmission {
             }
             Step::Standing(standing, _) => {
                 let (plan, end) = ready!(standing.future().poll(cx));
-                self.waited += standing.began().elapsed();
+                let waited = standing.began().elapsed();
+                self.add_wait(waited);
                 let Step::Standing(_, place) = self.take_step() else {
                     return Poll::Pending;
                 };
                 match end {
                     PlaceEnd::Answered(Ok(decision)) if !decision.wait().is_zero() => match limiter
-                        .turn(plan.entries(), decision, place, self.deadline, self.waited)
-                    {
+                        .turn(
+                            plan.entries(),
+                            decision,
+                            place,
+                            self.deadline,
+                            self.waited_us,
+                        ) {
                         Ok(turn) => Step::Waiting(turn),
                         Err(refused) => Step::Ended(End::Answered(plan, refused)),
                     },
@@ -166,8 +176,8 @@ impl PendingAdmission {
                 if let Err(refused) = ready!(turn.poll(cx)) {
                     return Poll::Ready(Step::Ended(End::Rejected(refused)));
                 }
-                self.waited += turn.decision().wait();
-                let held = turn.decide_held();
+                let (waited, held) = (turn.decision().wait(), turn.decide_held());
+                self.add_wait(waited);
                 let Step::Waiting(mut turn) = self.take_step() else {
                     return Poll::Pending;
                 };
@@ -185,7 +195,7 @@ impl PendingAdmission {
                     return Poll::Pending;
                 };
                 Step::Ended(match held {
-                    Ok(held) => End::InTurn(limiter.with_places(*turn, &held, self.waited)),
+                    Ok(held) => End::InTurn(limiter.with_places(*turn, &held, self.waited_us)),
                     Err(error) => End::FailedInTurn(turn, error),
                 })
             }
@@ -212,10 +222,9 @@ impl End {
     fn conclude<T>(
         self,
         limiter: &Limiter,
-        waited: Duration,
+        waited_us: u32,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> T {
-        let waited_us = micros(waited);
         match self {
             Self::Uncharged => conclude(Ruling::Uncharged),
             Self::Rejected(refused) => conclude(Ruling::Refused(refused)),
@@ -299,7 +308,7 @@ impl Limiter {
     ) -> Result<Step, Box<Result<Decision, BackendError>>> {
         match (answer, place) {
             (Ok(decision), Some(place)) if !decision.wait().is_zero() => {
-                let turn = self.turn(entries, decision, place, deadline, Duration::ZERO);
+                let turn = self.turn(entries, decision, place, deadline, 0);
                 turn.map(Step::Waiting)
             }
             (Ok(decision), Some(place)) if !decision.is_admitted() => {
@@ -338,7 +347,7 @@ impl Limiter {
             self.strike_refused(entries, &decision);
             return Err(Box::new(Ok(decision)));
         }
-        self.turn(entries, decision, place, deadline, Duration::ZERO)
+        self.turn(entries, decision, place, deadline, 0)
     }
 
     /// The turn of a request that the backend lets in later; a refusal if the caller will be gone by then, since the answer
@@ -349,7 +358,7 @@ impl Limiter {
         decision: Decision,
         place: Place,
         deadline: Option<Instant>,
-        waited: Duration,
+        waited_us: u32,
     ) -> Result<Turn, Box<Result<Decision, BackendError>>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if let Some(left) = left.filter(|left| *left < decision.wait()) {
@@ -357,14 +366,14 @@ impl Limiter {
             return Err(Box::new(Ok(too_late(entries, &decision, left))));
         }
         // Places are asked for again when the turn has come, and the observer hears of them then.
-        self.hear_part(micros(waited), entries, &decision, |quota| !quota.is_held());
+        self.hear_part(waited_us, entries, &decision, |quota| !quota.is_held());
         Ok(Turn::new(entries.to_plan(), decision, place))
     }
     /// The turn of a request of which the backend has decided now whether it gets its places.
-    fn with_places(&self, mut turn: Turn, held: &Decision, waited: Duration) -> Turn {
+    fn with_places(&self, mut turn: Turn, held: &Decision, waited_us: u32) -> Turn {
         turn.enter_held(held);
         self.hear_part(
-            micros(waited),
+            waited_us,
             turn.plan().entries(),
             turn.decision(),
             Quota::is_held,
