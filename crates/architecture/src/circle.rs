@@ -11,6 +11,17 @@ pub struct Pair<'a> {
     pub reason: &'a str,
 }
 
+/// A module and its children that are one thing in several files: the parent needs them, and they need the parent.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole<'a> {
+    /// The module: `limiter`, `algorithm::gcra`.
+    pub module: &'a str,
+    /// Those of its children that are in a circle with it.
+    pub parts: &'a [&'a str],
+    /// The reason why they are one thing.
+    pub reason: &'a str,
+}
+
 /// Imports between rooms of one parent, each with its line of code.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
@@ -35,20 +46,42 @@ impl Graph {
         if !imports(&one, &other) || !imports(&other, &one) {
             return false;
         }
-        let theirs = self.edges.remove(&other).unwrap_or_default();
+        self.merge(&one, &other);
+        true
+    }
+
+    /// Merges a module with its parts. Returns the parts that are in no circle with it.
+    pub(crate) fn join_whole<'a>(&mut self, whole: &Whole<'a>) -> Vec<&'a str> {
+        let module = whole.module.to_owned();
+        let named = |part: &str| format!("{module}::{part}");
+        let is_in_circle = |part: &&&str| {
+            let part = named(part);
+            self.edges.contains_key(&part)
+                && self.edges.contains_key(&module)
+                && self.reached_from(&module).contains(&part)
+                && self.reached_from(&part).contains(&module)
+        };
+        let (parts, others): (Vec<&&str>, Vec<&&str>) = whole.parts.iter().partition(is_in_circle);
+        for part in parts {
+            self.merge(&module, &named(part));
+        }
+        others.into_iter().copied().collect()
+    }
+
+    fn merge(&mut self, one: &String, other: &String) {
+        let theirs = self.edges.remove(other).unwrap_or_default();
         let edges = self.edges.entry(one.clone()).or_default();
         for (to, line) in theirs {
             edges.entry(to).or_insert(line);
         }
         for edges in self.edges.values_mut() {
-            if let Some(line) = edges.remove(&other) {
+            if let Some(line) = edges.remove(other) {
                 edges.entry(one.clone()).or_insert(line);
             }
         }
-        if let Some(edges) = self.edges.get_mut(&one) {
-            edges.remove(&one);
+        if let Some(edges) = self.edges.get_mut(one) {
+            edges.remove(one);
         }
-        true
     }
 
     /// One sentence for each set of rooms in a circle: the shortest circle of it, with its lines.

@@ -1,5 +1,6 @@
 //! One file with its imports: the modules that it declares, the names that it defines, and the paths that it mentions.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
@@ -12,6 +13,10 @@ pub(crate) type Path = Vec<String>;
 pub(crate) struct Mention {
     pub(crate) path: Path,
     pub(crate) line: usize,
+    /// True for everything in the module at the end: `use a::*`.
+    pub(crate) is_glob: bool,
+    /// The name that a `pub use` hands on to others.
+    pub(crate) handed_on: Option<String>,
 }
 
 /// A name that a `use` brings into a module.
@@ -26,7 +31,6 @@ pub(crate) struct Import {
 #[derive(Debug)]
 pub(crate) struct Child {
     pub(crate) name: String,
-    pub(crate) is_private: bool,
     /// `None` if it is a file of its own.
     pub(crate) body: Option<Body>,
 }
@@ -37,6 +41,10 @@ pub(crate) struct Body {
     pub(crate) children: Vec<Child>,
     pub(crate) imports: Vec<Import>,
     pub(crate) mentions: Vec<Mention>,
+    /// Names of the items of the module.
+    pub(crate) defined: BTreeSet<String>,
+    /// All words outside of its `use`s.
+    pub(crate) words: BTreeSet<String>,
     /// Names of `#[macro_export]` macros, which stand at the root of the crate wherever they are defined.
     pub(crate) exported_macros: Vec<String>,
 }
@@ -74,8 +82,14 @@ impl Body {
                         is_public = !tokens.take_restriction_to_self();
                         continue;
                     }
-                    "mod" => self.child(&mut tokens, !is_public),
-                    "use" => self.uses(&mut tokens, true),
+                    "mod" => self.child(&mut tokens),
+                    "use" if is_public => self.uses(&mut tokens, Use::HandsOn),
+                    "use" => self.uses(&mut tokens, Use::OfModule),
+                    "struct" | "enum" | "union" | "trait" | "type" | "fn" | "const" | "static" => {
+                        if let Some(TokenTree::Ident(name)) = tokens.peek() {
+                            self.defined.insert(name.to_string());
+                        }
+                    }
                     "macro_rules" if is_exported => {
                         let _bang = tokens.next();
                         if let Some(TokenTree::Ident(name)) = tokens.next() {
@@ -102,7 +116,7 @@ impl Body {
                         tokens.skip_item();
                     }
                 }
-                TokenTree::Ident(word) if *word == "use" => self.uses(&mut tokens, false),
+                TokenTree::Ident(word) if *word == "use" => self.uses(&mut tokens, Use::InCode),
                 TokenTree::Ident(_) => self.path(&token, &mut tokens),
                 TokenTree::Group(group) => self.code(group.stream()),
                 _ => {}
@@ -110,7 +124,7 @@ impl Body {
         }
     }
 
-    fn child(&mut self, tokens: &mut Tokens, is_private: bool) {
+    fn child(&mut self, tokens: &mut Tokens) {
         let Some(TokenTree::Ident(name)) = tokens.next() else {
             return;
         };
@@ -124,18 +138,17 @@ impl Body {
         };
         self.children.push(Child {
             name: name.to_string(),
-            is_private,
             body,
         });
     }
 
     /// All names of one `use`. A `use` inside a function brings nothing into the module.
-    fn uses(&mut self, tokens: &mut Tokens, is_of_module: bool) {
+    fn uses(&mut self, tokens: &mut Tokens, of: Use) {
         let tree: TokenStream = tokens.until_semicolon().into_iter().collect();
-        self.tree(tree, &[], is_of_module);
+        self.tree(tree, &[], of);
     }
 
-    fn tree(&mut self, tree: TokenStream, prefix: &[String], is_of_module: bool) {
+    fn tree(&mut self, tree: TokenStream, prefix: &[String], of: Use) {
         let mut path = prefix.to_vec();
         let mut name = None;
         let mut line = 0;
@@ -157,7 +170,7 @@ impl Body {
                     }
                 }
                 Some(TokenTree::Group(group)) => {
-                    self.tree(group.stream(), &path, is_of_module);
+                    self.tree(group.stream(), &path, of);
                     path.clear();
                 }
                 Some(TokenTree::Punct(punct)) if punct.as_char() == '*' => {
@@ -167,17 +180,19 @@ impl Body {
                 Some(TokenTree::Punct(punct)) if punct.as_char() != ',' => {}
                 _ => {
                     if line > 0 && !path.is_empty() {
+                        let last = || path.last().cloned();
+                        let name = if is_glob {
+                            None
+                        } else {
+                            name.take().or_else(last)
+                        };
                         self.mentions.push(Mention {
                             path: path.clone(),
                             line,
+                            is_glob,
+                            handed_on: name.clone().filter(|_| of == Use::HandsOn),
                         });
-                        if is_of_module {
-                            let last = || path.last().cloned();
-                            let name = if is_glob {
-                                None
-                            } else {
-                                name.take().or_else(last)
-                            };
+                        if of != Use::InCode {
                             self.imports.push(Import { name, path });
                         }
                     }
@@ -191,6 +206,7 @@ impl Body {
     fn path(&mut self, first: &TokenTree, tokens: &mut Tokens) {
         let line = first.span().start().line;
         let mut path = vec![first.to_string()];
+        self.words.insert(first.to_string());
         while tokens.take_colons() {
             match tokens.peek() {
                 Some(TokenTree::Ident(word)) => {
@@ -201,9 +217,25 @@ impl Body {
             }
         }
         if path.len() > 1 {
-            self.mentions.push(Mention { path, line });
+            self.mentions.push(Mention {
+                path,
+                line,
+                is_glob: false,
+                handed_on: None,
+            });
         }
     }
+}
+
+/// The place of a `use`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// At the top of a module, for itself and its children.
+    OfModule,
+    /// There, and `pub`.
+    HandsOn,
+    /// Inside a function: it brings nothing into the module.
+    InCode,
 }
 
 enum Attribute {

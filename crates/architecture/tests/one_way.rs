@@ -69,22 +69,25 @@ const DOORS: &[Door] = &[
         call: "backend.debit(",
         places: &[
             (
-                "limiter/src/limiter.rs",
-                1,
-                "the application corrects a charge, or a response does",
+                "limiter/src/limiter/settlement.rs",
+                2,
+                "the application corrects a charge, or a response does; and a response is a strike",
             ),
             (
                 "limiter/src/limiter/local.rs",
                 1,
                 "a budget of this process",
             ),
-            ("limiter/src/limiter/bans.rs", 1, "a response is a strike"),
         ],
     },
     Door {
         call: "backend.credit(",
         places: &[
-            ("limiter/src/limiter.rs", 1, "everything that is given back"),
+            (
+                "limiter/src/limiter/settlement.rs",
+                1,
+                "everything that is given back",
+            ),
             (
                 "limiter/src/limiter/local.rs",
                 1,
@@ -136,24 +139,12 @@ const DOORS: &[Door] = &[
         ],
     },
     Door {
-        call: ".shed_class(",
-        places: &[
-            (
-                "limiter/src/limiter/shedder.rs",
-                1,
-                "the class that a request has",
-            ),
-            (
-                "limiter/src/limiter/check.rs",
-                1,
-                "the class that a check states",
-            ),
-            (
-                "limiter/src/limiter/check/joint.rs",
-                1,
-                "the most important class that joint checks state",
-            ),
-        ],
+        call: "observers.shed(",
+        places: &[(
+            "limiter/src/limiter/entry.rs",
+            1,
+            "the one door under pressure",
+        )],
     },
     Door {
         call: "self.shed(",
@@ -167,6 +158,11 @@ const DOORS: &[Door] = &[
                 "limiter/src/limiter/messages.rs",
                 1,
                 "a stream, when it begins",
+            ),
+            (
+                "limiter/src/limiter/check.rs",
+                1,
+                "every check, alone or with others, before all else",
             ),
         ],
     },

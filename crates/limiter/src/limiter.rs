@@ -5,6 +5,7 @@ mod bans;
 mod builder;
 mod check;
 mod coverage;
+mod entry;
 mod event;
 mod fallback;
 mod health;
@@ -24,6 +25,9 @@ mod outages;
 mod places;
 mod plan;
 mod planning;
+#[cfg(feature = "metrics")]
+mod published;
+mod settlement;
 mod shedder;
 mod shedding;
 mod snapshot;
@@ -60,15 +64,16 @@ use self::places::Places;
 pub use self::plan::{Entries, Plan};
 pub use self::planning::Rejection;
 pub use self::planning::{PendingPlan, Planning};
+use self::settlement::Settlement;
 use self::shedder::Shedder;
 pub use self::shedding::Shedding;
+pub use self::snapshot::MOST_LOG_ENTRIES;
 use self::snapshot::Snapshot;
 use self::switches::Switches;
 use self::terms::Terms;
 
 use crate::attachments::Attachments;
 use crate::literal::literal;
-use crate::report::PolicyVerdict;
 use crate::sync::ArcSwap;
 use crate::{Concurrent, ConfigError, Key, Policy, Quota, RequestView};
 
@@ -98,10 +103,6 @@ use crate::{Concurrent, ConfigError, Key, Policy, Quota, RequestView};
 #[derive(Clone)]
 pub struct Limiter(Arc<Inner>);
 
-/// Six full logs. One call reads all logs of a request, and blocks a shared server for less than a millisecond: see
-/// `tollgate-redis`.
-pub const MOST_LOG_ENTRIES: usize = 6 * 1024;
-
 struct Inner {
     snapshot: ArcSwap<Snapshot>,
     /// The number of times that the policies were replaced or switched.
@@ -114,11 +115,12 @@ struct Inner {
     /// `None` if the limiter does not shed requests under pressure.
     shedder: Option<Shedder>,
     backend: Arc<dyn Backend>,
-    local: LocalBudgets,
+    local: Arc<LocalBudgets>,
     line: Line,
-    places: Places,
+    places: Arc<Places>,
     health: Health,
-    observers: Observers,
+    observers: Arc<Observers>,
+    settlement: Arc<Settlement>,
     warned_of_missing_peer: AtomicBool,
     /// True if a layer charges messages.
     attends_messages: AtomicBool,
@@ -241,7 +243,7 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     pub fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.backend.debit(receipt, n);
+        self.0.settlement.take(receipt, n);
     }
 
     /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full. Under a policy whose
@@ -588,35 +590,9 @@ impl Limiter {
         self.0.follows_responses.load(Ordering::Relaxed)
     }
 
-    /// Gives back what is held, to the backend or to the budget of this process that decided.
-    pub(crate) fn release(&self, receipt: Receipt, n: u64, is_local: bool) {
-        if is_local {
-            self.0.local.credit(receipt, n);
-        } else {
-            self.give_back(receipt, n);
-        }
-    }
-
     /// Gives back to the backend, and wakes the requests that wait for it.
     fn give_back(&self, receipt: Receipt, n: u64) {
-        let freed = receipt
-            .quota()
-            .is_held()
-            .then(|| (receipt.scope(), receipt.key().clone()));
-        self.0.backend.credit(receipt, n);
-        if let Some((scope, key)) = freed {
-            self.0.places.freed(scope, &key);
-        }
-    }
-
-    /// A held charge has been given back.
-    pub(crate) fn released(&self, verdict: &PolicyVerdict, key: &Key) {
-        self.0.observers.corrected(verdict, key, Cause::Released);
-    }
-
-    /// A charge was corrected.
-    pub(crate) fn settled(&self, verdict: &PolicyVerdict, key: &Key) {
-        self.0.observers.corrected(verdict, key, Cause::Settled);
+        self.0.settlement.give_back(receipt, n);
     }
 }
 
@@ -669,6 +645,14 @@ impl Limiter {
         backend: Arc<dyn Backend>,
         observers: Observers,
     ) -> Self {
+        let (local, places): (Arc<LocalBudgets>, Arc<Places>) = Default::default();
+        let observers = Arc::new(observers);
+        let settlement = Settlement {
+            backend: Arc::clone(&backend),
+            local: Arc::clone(&local),
+            observers: Arc::clone(&observers),
+            waiting: Arc::clone(&places) as _,
+        };
         Self(Arc::new(Inner {
             follows_responses: AtomicBool::new(policies.follows_responses),
             snapshot: ArcSwap::from_pointee(policies),
@@ -677,11 +661,12 @@ impl Limiter {
             terms,
             shedder,
             backend,
-            local: LocalBudgets::default(),
+            local,
             line: Line::default(),
-            places: Places::default(),
+            places,
             health: Health::default(),
             observers,
+            settlement: Arc::new(settlement),
             warned_of_missing_peer: AtomicBool::new(false),
             attends_messages: AtomicBool::new(false),
             attached: Attachments::default(),

@@ -178,7 +178,7 @@ impl Meter {
         if !self.asked_ahead() {
             return self.excess(&self.plan, decision, false);
         }
-        let ledger = Ledger::of(&self.limiter, self.plan.entries(), decision, false);
+        let ledger = self.limiter.ledger(self.plan.entries(), decision, false);
         let ends = self.accounts.iter().any(Account::ends);
         if let Some(wait) = ledger.report().retry_after()
             && wait <= SOON
@@ -206,7 +206,7 @@ impl Meter {
             let ends = policy.messages().is_some_and(Messages::excess_ends);
             policy.mode() == Mode::Enforce && ends && refuses(verdicts)
         });
-        let ledger = Ledger::of(&self.limiter, plan.entries(), decision, is_local);
+        let ledger = self.limiter.ledger(plan.entries(), decision, is_local);
         match ledger.report().retry_after() {
             Some(wait) if !ends => MeterRuling::Hold(wait, ledger),
             _ => MeterRuling::Excess(Excess::Quota(ledger)),

@@ -12,6 +12,7 @@ use tollgate_core::{Answer, BackendError, Decision};
 
 pub use self::pending::PendingAdmission;
 use self::pending::Step;
+use super::entry::Entrant;
 use super::event::Cause;
 use super::plan::Entries;
 use super::planning::{Planning, Rejection};
@@ -63,7 +64,7 @@ impl<'a> Ruling<'a> {
         waited_us: u32,
     ) -> Self {
         let decided = Judgement {
-            limiter,
+            settlement: &limiter.0.settlement,
             entries,
             decision,
             is_local,
@@ -110,7 +111,7 @@ impl Limiter {
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
         if !is_let_in()
-            && let Some(refused) = self.shed(&request)
+            && let Some(refused) = self.shed(Entrant::Request(&request))
         {
             return Admission::Ruled(conclude(Ruling::Refused(refused)));
         }

@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{
-    Backend, Ban, BanList, Charge, Decision, Mode, Receipt, Scope, Timestamp, Verdict,
-};
+use tollgate_core::{Backend, Ban, BanList, Charge, Decision, Mode, Scope, Verdict};
 
 use super::plan::Entries;
 use super::{CheckError, Limiter};
-use crate::policy::Label;
 use crate::{Key, Policy, Quota};
 
 /// Bans by an operator, for every process that shares the backend.
@@ -193,29 +190,9 @@ impl Limiter {
                         is_denied
                     }
                 {
-                    self.strike(&limit.label, payer.key, false);
+                    self.0.settlement.strike(&limit.label, payer.key, false);
                 }
                 is_denied |= verdict.is_denied();
-            }
-        }
-    }
-
-    /// Adds a strike, and waits for no answer. If `is_local`, a budget of this process decided, and its ban hears of it.
-    pub(super) fn strike(&self, ban: &Arc<Label>, key: &Key, is_local: bool) {
-        let charge = Charge {
-            scope: ban.scope(),
-            quota: ban.rule(),
-            key,
-            cost: 1,
-            mode: Mode::Enforce,
-        };
-        // A backend takes a debit without an answer.
-        let taken = Verdict::allowed(&charge, 1, 0);
-        if let Some(receipt) = Receipt::of(&charge, &taken, Timestamp::default()) {
-            if is_local {
-                self.0.local.debit(&receipt, 1);
-            } else {
-                self.0.backend.debit(&receipt, 1);
             }
         }
     }

@@ -18,6 +18,7 @@ pub use self::error::CheckError;
 pub use self::joint::{JointCheck, JointOutcome};
 use self::outcome::AskedAmount;
 pub use self::outcome::CheckOutcome;
+use super::entry::Entrant;
 use super::plan::{Demand, Wish};
 use super::planning::{self, Question};
 use super::{Admission, Limiter, PendingAdmission, Ruling};
@@ -437,11 +438,11 @@ impl Future for CheckFuture<'_> {
                     patience,
                 } => {
                     let policy = Arc::clone(&question.policy);
-                    if let Some(refused) = limiter.shed_class(importance, !question.demand.probe) {
-                        let refused = Ruling::Refused(refused);
-                        return Poll::Ready(CheckOutcome::of(&policy, asked, refused));
-                    }
-                    match limiter.admit_questions([question], patience, |ruling| {
+                    let entrant = Entrant::Work {
+                        class: importance,
+                        is_probe: question.demand.probe,
+                    };
+                    match limiter.admit_questions([question], Some(entrant), patience, |ruling| {
                         CheckOutcome::of(&policy, asked, ruling)
                     }) {
                         Admission::Ruled(checked) => return Poll::Ready(checked),
@@ -465,12 +466,17 @@ impl Future for CheckFuture<'_> {
 }
 
 impl Limiter {
+    /// The way of checks. No questions have nothing that could be refused, and so no entrant.
     fn admit_questions<T>(
         &self,
         questions: impl IntoIterator<Item = Question>,
+        entrant: Option<Entrant<'_, '_>>,
         patience: Patience,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
+        if let Some(refused) = entrant.and_then(|entrant| self.shed(entrant)) {
+            return Admission::Ruled(conclude(Ruling::Refused(refused)));
+        }
         let planned = planning::plan_questions(questions, &self.0.observers);
         let deadline = || match patience {
             Patience::None => Some(Instant::now()),

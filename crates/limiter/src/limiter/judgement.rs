@@ -1,17 +1,20 @@
 //! A decision about a request, before it is written down.
 
+use std::sync::Arc;
+
 use tollgate_core::Decision;
 
+use super::Ledger;
 use super::ledger::{Verdicts, verdicts_on};
 use super::plan::Entries;
-use super::{Ledger, Limiter};
+use super::settlement::Settlement;
 use crate::Policy;
 
 /// A decision and the charges that it is about, borrowed. It becomes a [`Ledger`] only where what was charged is to be shown, or
 /// may be corrected.
 #[derive(Clone, Copy, Debug)]
 pub struct Judgement<'a> {
-    pub(super) limiter: &'a Limiter,
+    pub(super) settlement: &'a Arc<Settlement>,
     pub(super) entries: Entries<'a>,
     pub(super) decision: &'a Decision,
     /// True if a budget of this process decided.
@@ -37,6 +40,7 @@ impl Judgement<'_> {
     #[inline(always)]
     #[must_use]
     pub fn ledger(self) -> Ledger {
-        Ledger::of(self.limiter, self.entries, self.decision, self.is_local).after(self.waited_us)
+        let ledger = Ledger::of(self.settlement, self.entries, self.decision, self.is_local);
+        ledger.after(self.waited_us)
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Receipt, Timestamp, Verdict};
 
-use super::Limiter;
 use super::plan::{Entries, Payer};
+use super::settlement::Settlement;
 use crate::policy::{Label, Limit, Outcome};
 use crate::report::{PolicyVerdict, Report};
 use crate::{Key, ResponseView};
@@ -42,7 +42,7 @@ struct Payment {
     /// The rule by which the response sets the cost, if there is one.
     outcome: Option<Outcome>,
     key: Key,
-    limiter: Limiter,
+    settlement: Arc<Settlement>,
     /// The response for which it was charged: see [`Ledger::begin_response`].
     response: u32,
     /// True if a debit has raised the charge. No receipt credits a debit, so the charge is not lowered again.
@@ -105,12 +105,12 @@ fn time_for_receipt(
 
 impl Payment {
     #[inline]
-    fn of(limiter: &Limiter, payer: Payer<'_>, verdicts: usize, is_local: bool) -> Self {
+    fn of(settlement: &Arc<Settlement>, payer: Payer<'_>, verdicts: usize, is_local: bool) -> Self {
         Self {
             verdicts: u8::try_from(verdicts).unwrap_or(u8::MAX),
             outcome: payer.policy.outcome.clone(),
             key: payer.key.clone(),
-            limiter: limiter.clone(),
+            settlement: Arc::clone(settlement),
             response: 0,
             raised: false,
             is_local,
@@ -126,9 +126,9 @@ impl Payment {
         }
         let taken = verdict.verdict().taken();
         if let Some(receipt) = verdict.receipt(&self.key) {
-            self.limiter.release(receipt, taken, self.is_local);
+            self.settlement.release(receipt, taken, self.is_local);
             verdict.correct_to(0);
-            self.limiter.released(verdict, &self.key);
+            self.settlement.released(verdict, &self.key);
         }
     }
 
@@ -145,15 +145,15 @@ impl Payment {
         if cost == 0
             && let Some(id) = self.id.take()
         {
-            self.limiter.credit(*id, 1);
+            self.settlement.give_back(*id, 1);
         }
         if cost < taken {
-            self.limiter.credit(receipt, taken - cost);
+            self.settlement.give_back(receipt, taken - cost);
         } else if cost > taken {
-            self.limiter.debit(&receipt, cost - taken);
+            self.settlement.take(&receipt, cost - taken);
         }
         verdict.correct_to(cost);
-        self.limiter.settled(verdict, &self.key);
+        self.settlement.settled(verdict, &self.key);
     }
 }
 
@@ -162,8 +162,8 @@ impl Ledger {
     /// which gives no receipts.
     // Written where it stays: a call would move it twice.
     #[inline(always)]
-    pub fn of(
-        limiter: &Limiter,
+    pub(super) fn of(
+        settlement: &Arc<Settlement>,
         entries: Entries<'_>,
         decision: &Decision,
         is_local: bool,
@@ -172,7 +172,7 @@ impl Ledger {
             let at = time_for_receipt(limit, is_local, || decision.at());
             return Self {
                 verdicts: SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]),
-                payments: SmallVec::from_buf([Payment::of(limiter, payer, 1, is_local)]),
+                payments: SmallVec::from_buf([Payment::of(settlement, payer, 1, is_local)]),
                 holds: limit.quota.is_held(),
                 responses: 0,
                 leases: 0,
@@ -180,12 +180,12 @@ impl Ledger {
                 is_refused: false,
             };
         }
-        Self::of_several(limiter, entries, decision, is_local)
+        Self::of_several(settlement, entries, decision, is_local)
     }
 
     #[inline(never)]
     fn of_several(
-        limiter: &Limiter,
+        settlement: &Arc<Settlement>,
         entries: Entries<'_>,
         decision: &Decision,
         is_local: bool,
@@ -193,7 +193,7 @@ impl Ledger {
         let verdicts = several_verdicts_on(entries, decision, is_local);
         let mut payments: SmallVec<[Payment; 1]> = entries
             .iter()
-            .map(|payer| Payment::of(limiter, payer, payer.limits().len(), is_local))
+            .map(|payer| Payment::of(settlement, payer, payer.limits().len(), is_local))
             .collect();
         if decision.verdicts().len() > verdicts.len() && !is_local {
             // The ids stand behind the quotas.
@@ -375,8 +375,8 @@ impl Ledger {
             if let Some(Outcome::Strike(rule)) = payment.outcome_of(response)
                 && let Some(ban) = rule.struck(view)
             {
-                let limiter = &payment.limiter;
-                limiter.strike(ban, &payment.key, payment.is_local);
+                let settlement = &payment.settlement;
+                settlement.strike(ban, &payment.key, payment.is_local);
             }
         }
         self.correct(

@@ -19,9 +19,6 @@ use tollgate_core::{Answer, BackendError, Charge, Decision, FailureKind, Mode, Q
 use super::plan::{Entries, is_place};
 use super::{Limiter, Plan, Rejection};
 
-/// Most services have fewer requests under way.
-pub(super) const MAX_WAITING: usize = 10_000;
-
 /// The requests of one limiter that wait, or may have to when the backend answers.
 #[derive(Debug, Default)]
 pub(super) struct Line {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use super::entry::Entrant;
 use super::planning::{PendingPlan, Planning, Rejection};
 use super::{Limiter, Plan};
 use crate::RequestView;
@@ -48,7 +49,7 @@ impl Limiter {
     ) -> Result<Planning, Rejection> {
         if !is_let_in
             && self.is_shedding()
-            && let Some(refused) = self.shed(call)
+            && let Some(refused) = self.shed(Entrant::Request(call))
         {
             return Err(refused);
         }

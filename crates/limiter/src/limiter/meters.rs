@@ -16,9 +16,8 @@ use metrics::{
     Counter, Gauge, Histogram, IntoF64, Key as MetricKey, KeyName, Label as MetricLabel, Level,
     Metadata, Recorder, SharedString, Unit,
 };
-use tollgate_core::{Decision, Figure, Mode, Outcome, Verdict};
+use tollgate_core::{Backend, Decision, Figure, Mode, Outcome, Verdict};
 
-use super::Limiter;
 use super::event::{Cause, Origin};
 use super::plan::{Entries, Payer};
 use crate::Policy;
@@ -687,55 +686,42 @@ impl PageHandles {
     }
 }
 
-/// Metrics.
-impl Limiter {
-    /// Tells the recorder the present states and counts: the figures of the backend, the requests that wait, the version of the
-    /// policies. Decisions are counted as they are made and need no call. Nothing happens without
-    /// [`LimiterBuilder::metrics`](crate::LimiterBuilder::metrics).
-    ///
-    /// Call it when the page of metrics is asked for, before the exporter writes it, or every few seconds in a task if the
-    /// exporter pushes.
-    ///
-    /// ```
-    /// use tollgate::{Limiter, Policy, Quota};
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
-    /// let page = recorder.handle();
-    /// metrics::set_global_recorder(recorder)?;
-    /// let limiter = Limiter::builder().policy(Policy::new("api", Quota::per_second(10))).metrics().build()?;
-    ///
-    /// // In the handler of `/metrics`:
-    /// limiter.publish_metrics();
-    /// assert!(page.render().contains("rate_limiting_waiting_requests 0"));
-    /// # Ok(()) }
-    /// ```
+/// The present states of a limiter, for its gauges.
+pub(super) struct Present<'a> {
+    pub(super) failures: u64,
+    pub(super) is_failing: bool,
+    pub(super) waiting: usize,
+    pub(super) is_shedding: bool,
+    /// The policies that are switched to each state but on.
+    pub(super) switched: [usize; 2],
+    pub(super) backend: &'a dyn Backend,
+}
+
+impl Meters {
+    /// Tells the recorder the present states and counts.
     #[allow(
         clippy::cast_precision_loss,
         reason = "gauges take floats, and these numbers are far below 2^53"
     )]
-    pub fn publish_metrics(&self) {
-        let Some(meters) = self.0.observers.meters() else {
-            return;
-        };
+    pub(super) fn publish(&self, present: &Present<'_>) {
         let flag = |is: bool| if is { 1.0 } else { 0.0 };
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         metrics::with_recorder(|recorder| {
-            let told = meters.told(recorder);
-            told.failures.reaches(self.failures());
-            told.failing.set(flag(self.0.health.is_failing()));
-            told.waiting.set(self.waiting() as f64);
-            told.shedding.set(flag(self.is_shedding()));
-            for (gauge, policies) in told.switched.iter().zip(self.switched_policies()) {
+            let told = self.told(recorder);
+            told.failures.reaches(present.failures);
+            told.failing.set(flag(present.is_failing));
+            told.waiting.set(present.waiting as f64);
+            told.shedding.set(flag(present.is_shedding));
+            for (gauge, policies) in told.switched.iter().zip(present.switched) {
                 gauge.set(policies as f64);
             }
-            let applied = read(&meters.applied);
+            let applied = read(&self.applied);
             told.version.set(applied as f64);
             told.applied.reaches(applied);
-            told.refused.reaches(read(&meters.refused));
-            let is_refused = meters.last_refused.load(Ordering::Relaxed);
+            told.refused.reaches(read(&self.refused));
+            let is_refused = self.last_refused.load(Ordering::Relaxed);
             told.last_replacement.set(flag(!is_refused));
-            self.0.backend.figures(&mut |figure, value| {
+            present.backend.figures(&mut |figure, value| {
                 let Some(metric) = metric_of(figure) else {
                     return;
                 };

@@ -24,6 +24,7 @@ use tollgate_core::{
 
 use super::line::{Attempts, give_back};
 use super::plan::{Entries, is_place, waits_for_place};
+use super::settlement::Vacancy;
 use super::{Limiter, Plan};
 use crate::policy::{Limit, Rank};
 
@@ -85,9 +86,11 @@ impl Places {
             queue.waiting.iter().for_each(|one| one.woken.notify_one());
         }
     }
+}
 
-    /// Something that is held was given back: the first of its queue asks again.
-    pub(super) fn freed(&self, scope: Scope, key: &Key) {
+/// The first of the queue asks again.
+impl Vacancy for Places {
+    fn freed(&self, scope: Scope, key: &Key) {
         if self.count.load(Ordering::Acquire) > 0
             && let Some(queue) = self.lock().get(&(scope, key.clone()))
         {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Limiter, Rejection};
 use crate::key::Source;
 use crate::policy::Rank;
 use crate::pressure::{Follower, Level};
@@ -88,23 +87,43 @@ impl Shedder {
         self.gate.let_in() == ALL
     }
 
+    /// True if the class of a request is found in a part that a gRPC interceptor does not see.
+    pub(super) fn needs_whole_request(&self) -> bool {
+        self.source.needs_whole_request()
+    }
+
+    /// True if a class is let in at present.
+    pub(super) fn lets_in(&self, class: Rank) -> bool {
+        class < self.gate.let_in()
+    }
+
+    /// True if no request is refused, but observers hear of each that would be.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.gate.is_shadow
+    }
+
+    /// The wait that refused callers are told.
+    pub(super) fn retry_after(&self) -> Duration {
+        self.retry_after
+    }
+
     /// The class of a request. One that names none, an unknown one or two has the last: no caller gains by it.
-    fn class_of(&self, request: &RequestView<'_>) -> Rank {
+    pub(super) fn class_of(&self, request: &RequestView<'_>) -> Rank {
         let found = self.source.extract(request).ok();
         let known = found.and_then(|name| self.class_named(name.text()?));
         known.unwrap_or(self.least())
     }
 
-    fn class_named(&self, name: &str) -> Option<Rank> {
+    pub(super) fn class_named(&self, name: &str) -> Option<Rank> {
         let mut names = self.gate.names.iter();
         names.position(|known| **known == *name).map(rank)
     }
 
-    fn least(&self) -> Rank {
+    pub(super) fn least(&self) -> Rank {
         rank(self.gate.names.len().saturating_sub(1))
     }
 
-    fn name(&self, class: Rank) -> &str {
+    pub(super) fn name(&self, class: Rank) -> &str {
         self.gate
             .names
             .get(usize::from(class))
@@ -179,62 +198,6 @@ impl Log {
                 "under pressure: requests of the least important class are refused"
             );
         }
-    }
-}
-
-/// Shedding.
-impl Limiter {
-    /// True if the limiter [refuses](crate::LimiterBuilder::shed) some class of requests at present, or would if that were not on
-    /// trial.
-    ///
-    /// ```
-    /// use tollgate::{Limiter, Quota};
-    ///
-    /// // For metrics, and for work that can be put off.
-    /// let limiter = Limiter::from(Quota::per_second(10));
-    /// assert!(!limiter.is_shedding());
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn is_shedding(&self) -> bool {
-        let shedder = self.0.shedder.as_ref();
-        shedder.is_some_and(|shedder| !shedder.is_open())
-    }
-
-    /// True if the class of a request is found in a part that a gRPC interceptor does not see.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn class_needs_whole_request(&self) -> bool {
-        let shedder = self.0.shedder.as_ref();
-        shedder.is_some_and(|shedder| shedder.source.needs_whole_request())
-    }
-
-    /// Refuses a request whose class is refused at present. It must be asked before anything else is.
-    pub(super) fn shed(&self, request: &RequestView<'_>) -> Option<Rejection> {
-        let shedder = self.0.shedder.as_ref()?;
-        self.shed_class(shedder.class_of(request), true)
-    }
-
-    /// Refuses a request or a check of this class, if it is refused at present. A probe is answered so, and counts as nothing.
-    pub(super) fn shed_class(&self, class: Rank, is_work: bool) -> Option<Rejection> {
-        let shedder = self.0.shedder.as_ref()?;
-        if class < shedder.gate.let_in() {
-            return None;
-        }
-        let is_shadow = shedder.gate.is_shadow;
-        let is_enforced = is_work && !is_shadow;
-        self.0.observers.shed(shedder.name(class), is_enforced);
-        (!is_shadow).then_some(Rejection::Shed(shedder.retry_after))
-    }
-
-    /// The class of this name, for checks.
-    pub(super) fn class_named(&self, name: &str) -> Option<Rank> {
-        self.0.shedder.as_ref()?.class_named(name)
-    }
-
-    /// The class of a check that names none.
-    pub(super) fn least_class(&self) -> Rank {
-        self.0.shedder.as_ref().map_or(0, Shedder::least)
     }
 }
 

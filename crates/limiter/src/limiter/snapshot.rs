@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use tollgate_core::MAX_CHARGES;
 
-use super::MOST_LOG_ENTRIES;
 use super::coverage::Coverage;
 use super::terms::Terms;
 use super::watch::ProxyWatch;
 use crate::matching::{Matcher, Pattern};
 use crate::{ConfigError, Policy};
+
+/// Six full logs. One call reads all logs of a request, and blocks a shared server for less than a millisecond: see
+/// `tollgate-redis`.
+pub const MOST_LOG_ENTRIES: usize = 6 * 1024;
 
 /// The policies of a limiter.
 #[derive(Debug)]

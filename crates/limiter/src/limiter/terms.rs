@@ -4,9 +4,11 @@ use http::HeaderName;
 use tokio::time::Instant;
 use tollgate_core::Capabilities;
 
-use super::line::MAX_WAITING;
 use crate::request::{self, CallerDeadline};
 use crate::{ClientAddress, ConfigError, Policy, RequestView};
+
+/// Most services have fewer requests under way.
+const MAX_WAITING: usize = 10_000;
 
 /// The settings of a limiter besides its policies. They never change.
 #[derive(Debug)]

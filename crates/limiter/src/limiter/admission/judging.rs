@@ -5,6 +5,7 @@ use tollgate_core::{BackendError, Charge, Decision, Mode, Quota, Timestamp, Verd
 
 use super::{Entries, Fallback, Judgement, Limiter, Rejection, Ruling};
 use crate::Policy;
+use crate::limiter::Ledger;
 use crate::limiter::event::{Cause, Origin};
 use crate::limiter::local::has_share;
 
@@ -128,7 +129,7 @@ impl Limiter {
             Fallback::Pass(error) => {
                 assumed = self.assume(entries);
                 let holds = assumed.as_ref().map(|decision| Judgement {
-                    limiter: self,
+                    settlement: &self.0.settlement,
                     entries,
                     decision,
                     is_local: false,
@@ -138,6 +139,14 @@ impl Limiter {
             }
             Fallback::Refuse(error) => Ruling::Refused(Rejection::Unavailable(error)),
         })
+    }
+
+    /// The charges of a decision, for a transport that asks by itself. If `is_local`, a budget of this process decided, which gives
+    /// no receipts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn ledger(&self, entries: Entries<'_>, decision: &Decision, is_local: bool) -> Ledger {
+        Ledger::of(&self.0.settlement, entries, decision, is_local)
     }
 
     /// Refuses a request for want of a place, which the backend was not asked about: that says nothing of its health.

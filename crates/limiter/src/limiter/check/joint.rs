@@ -12,6 +12,7 @@ use tollgate_core::{BackendError, MAX_CHARGES, Receipt, Verdict};
 
 use super::outcome::{Outcome, left, longest_wait};
 use super::{Check, CheckError, Patience};
+use crate::limiter::entry::Entrant;
 use crate::limiter::planning::Question;
 use crate::limiter::{Admission, Judgement, Limiter, MOST_LOG_ENTRIES, PendingAdmission, Ruling};
 use crate::policy::Rank;
@@ -141,12 +142,8 @@ impl Future for JointCheck<'_> {
                     importance,
                     is_probe,
                 } => {
-                    let refused = importance.and_then(|it| limiter.shed_class(it, !is_probe));
-                    if let Some(refused) = refused {
-                        let refused = Ruling::Refused(refused);
-                        return Poll::Ready(JointOutcome::of(&this.parts, refused));
-                    }
-                    match limiter.admit_questions(questions, Patience::None, |ruling| {
+                    let entrant = importance.map(|class| Entrant::Work { class, is_probe });
+                    match limiter.admit_questions(questions, entrant, Patience::None, |ruling| {
                         JointOutcome::of(&this.parts, ruling)
                     }) {
                         Admission::Ruled(checked) => return Poll::Ready(checked),
