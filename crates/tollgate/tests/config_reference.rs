@@ -7,12 +7,21 @@
     reason = "a test says what it expects by panicking"
 )]
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every file of tests has it for itself"
+)]
+#[path = "common/reference.rs"]
+mod reference;
+
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use reference::rows;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate::config::{
@@ -22,24 +31,6 @@ use tollgate::config::{
 use tollgate::key::{self, KeyList};
 use tollgate::{Key, LimiterBuilder, NetworkList, OnFailure, OnMissing, Quota, QuotaLookup, Tiers};
 use toml::{Table, Value};
-
-/// The rows of the table under a heading, each cell without the backticks around it.
-fn rows(heading: &str) -> Vec<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let text = fs::read_to_string(path).unwrap();
-    let (_, section) = text
-        .split_once(&format!("\n{heading}\n"))
-        .unwrap_or_else(|| panic!("no heading {heading:?}"));
-    let section = section.split("\n#").next().unwrap();
-    let lines = section.lines().filter(|line| line.starts_with('|'));
-    let cells = |line: &str| {
-        let inner = line.trim_matches('|').split(" | ");
-        inner
-            .map(|cell| cell.trim().trim_matches('`').to_owned())
-            .collect()
-    };
-    lines.skip(2).map(cells).collect()
-}
 
 /// The words that serde expects in place of one that it does not know.
 fn known<T: DeserializeOwned + Debug>(unknown: serde_json::Value) -> BTreeSet<String> {
