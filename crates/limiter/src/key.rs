@@ -243,10 +243,14 @@ where
 /// The extractor that [`from_fn`] makes.
 ///
 /// ```
-/// use tollgate::{Policy, Quota, key};
+/// use tollgate::key::{self, FromFn};
+/// use tollgate::{Policy, Quota, RequestView};
 ///
-/// let by_version = key::from_fn(|request| request.uri().path().split('/').nth(1).map(str::to_owned));
-/// let policy = Policy::new("per-version", Quota::per_second(100)).key(by_version);
+/// fn by_version() -> FromFn<impl Fn(&RequestView<'_>) -> Option<String>> {
+///     key::from_fn(|request| request.uri().path().split('/').nth(1).map(str::to_owned))
+/// }
+///
+/// let policy = Policy::new("per-version", Quota::per_second(100)).key(by_version());
 /// ```
 #[derive(Clone, Copy)]
 pub struct FromFn<F>(F);

@@ -94,12 +94,15 @@ where
 ///
 /// ```
 /// use axum::{Router, routing::get};
-/// use tollgate::{Concurrent, MethodRouterExt, Quota};
+/// use tollgate::{Concurrent, MethodRouterExt, Quota, RouteQuotas};
 ///
-/// let app: Router = Router::new()
-///     .route("/export", get(|| async {}).rate_limit("2/hour"))
-///     .route("/search", get(|| async {}).rate_limit([Quota::per_second(10), Quota::per_day(1_000)]))
-///     .route("/events", get(|| async {}).rate_limit((Quota::per_minute(30), Concurrent::at_most(5))));
+/// fn search(quotas: impl RouteQuotas) -> Router {
+///     Router::new().route("/search", get(|| async {}).rate_limit(quotas))
+/// }
+///
+/// let app = search("2/hour");
+/// let app = search([Quota::per_second(10), Quota::per_day(1_000)]);
+/// let app = search((Quota::per_minute(30), Concurrent::at_most(5)));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a quota of a route",

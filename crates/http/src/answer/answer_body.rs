@@ -9,9 +9,11 @@ use http::HeaderValue;
 /// charset=utf-8` and bytes are `application/octet-stream`. [`of`](Self::of) makes a body of another type.
 ///
 /// ```
-/// use tollgate::{Quota, RateLimitLayer};
+/// use tollgate::{AnswerBody, Quota, RateLimitLayer};
 ///
-/// // The text becomes an `AnswerBody` with its content type.
+/// let busy: AnswerBody = "slow down\n".into();
+/// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(move |refusal| refusal.response(busy.clone()));
+/// // A text needs no name: it becomes a body with its content type.
 /// let layer = RateLimitLayer::new(Quota::per_second(10)).respond_with(|refusal| refusal.response("slow down\n"));
 /// ```
 #[derive(Clone, Debug)]

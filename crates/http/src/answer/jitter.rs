@@ -13,10 +13,11 @@ use tollgate_limiter::Share;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Quota, RateLimitLayer, Share};
+/// use tollgate::{Jitter, Quota, RateLimitLayer, Share};
 ///
 /// let layer = RateLimitLayer::new(Quota::per_minute(100)).jitter(Duration::from_secs(5));
-/// let layer = RateLimitLayer::new(Quota::per_hour(100)).jitter(Share::one_in(4));
+/// let a_quarter: Jitter = Share::one_in(4).into();
+/// let layer = RateLimitLayer::new(Quota::per_hour(100)).jitter(a_quarter);
 /// ```
 ///
 /// `Retry-After` has whole seconds, so a jitter of less than one seldom shows.

@@ -38,12 +38,12 @@ use crate::settings::Config;
 /// # use bytes::Bytes;
 /// # use http::{Request, Response};
 /// # use http_body_util::{BodyExt, Empty};
-/// # use tollgate::{AnyBodyLayer, Quota, RateLimitLayer};
+/// # use tollgate::{AnyBodyLayer, AnyBodyService, Quota, RateLimitLayer, RateLimitService};
 /// # use tower::{Layer, ServiceExt, service_fn};
 /// # let files = service_fn(|_: Request<()>| async {
 /// #     Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new().map_frame(|frame| frame)))
 /// # });
-/// let limited = RateLimitLayer::new(Quota::per_second(10)).layer(AnyBodyLayer.layer(files));
+/// let limited: RateLimitService<AnyBodyService<_>> = RateLimitLayer::new(Quota::per_second(10)).layer(AnyBodyLayer.layer(files));
 /// let answer = limited.oneshot(Request::new(()));
 /// ```
 #[derive(Clone, Debug)]

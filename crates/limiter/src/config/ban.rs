@@ -8,14 +8,15 @@ use crate::{Ban, Block, ConfigError, Policy};
 /// The ban of a policy as plain data: `{ after = "5 in 10min for 15min" }`.
 ///
 /// ```
-/// use tollgate::config::PolicyConfig;
+/// use tollgate::config::{BanConfig, PolicyConfig};
 ///
 /// let policy: PolicyConfig = toml::from_str(r#"
 ///     name = "login"
 ///     quotas = "10/min"
 ///     ban = { after = "5 in 10min for 15min doubling to 1day", answer = "forbidden" }
 /// "#)?;
-/// assert!(policy.ban.is_some());
+/// let ban: Option<BanConfig> = policy.ban;
+/// assert!(ban.is_some());
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ const FIELD: &str = "classes.by";
 /// Classes of requests, for which shares of every budget are kept: see [`Policy::keep_for`](crate::Policy::keep_for).
 ///
 /// ```
-/// use tollgate::config::{KeyConfig, PolicyConfig};
+/// use tollgate::config::{ClassesConfig, KeyConfig, PolicyConfig};
 ///
 /// let policy: PolicyConfig = toml::from_str(r#"
 ///     name = "api"
@@ -21,7 +21,8 @@ const FIELD: &str = "classes.by";
 ///     by = { header = "x-class" }
 ///     keep_for = ["critical 20%", "normal 10%"]
 /// "#)?;
-/// assert_eq!(policy.classes.map(|classes| classes.by), Some(KeyConfig::ByHeader("x-class".into())));
+/// let classes: Option<ClassesConfig> = policy.classes;
+/// assert_eq!(classes.map(|classes| classes.by), Some(KeyConfig::ByHeader("x-class".into())));
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

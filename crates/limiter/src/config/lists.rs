@@ -7,7 +7,7 @@ use super::is_default;
 /// An entry in a list of identities or networks: one of them, or a registered list, which may change while it is in use.
 ///
 /// ```
-/// use tollgate::config::{PolicyConfig, Registry};
+/// use tollgate::config::{EntryConfig, PolicyConfig, Registry};
 /// use tollgate::key::KeyList;
 /// use tollgate::{ClientAddress, NetworkList};
 ///
@@ -19,6 +19,7 @@ use super::is_default;
 ///     exempt_keys = ["our-own", { registered = "partners" }]
 ///     exempt_networks = [{ registered = "offices" }]
 /// "#)?;
+/// assert_eq!(policy.exempt_keys[0], EntryConfig::Written("our-own".into()));
 ///
 /// let (partners, offices) = (KeyList::new(), NetworkList::default());
 /// let registry = Registry::new()
@@ -73,7 +74,7 @@ pub(super) fn apart(entries: &[EntryConfig]) -> (Vec<&str>, Vec<&str>) {
 /// The identities that a policy refuses, by status.
 ///
 /// ```
-/// use tollgate::config::PolicyConfig;
+/// use tollgate::config::{BlockConfig, PolicyConfig};
 ///
 /// let policy: PolicyConfig = toml::from_str(r#"
 ///     name = "api"
@@ -81,7 +82,8 @@ pub(super) fn apart(entries: &[EntryConfig]) -> (Vec<&str>, Vec<&str>) {
 ///     key = { header = "x-api-key" }
 ///     block_keys = { forbidden = ["key-4711"], too_many_requests = [{ registered = "crawlers" }] }
 /// "#)?;
-/// assert_eq!(policy.block_keys.forbidden.len(), 1);
+/// let blocked: BlockConfig = policy.block_keys;
+/// assert_eq!(blocked.forbidden.len(), 1);
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

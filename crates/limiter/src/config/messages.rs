@@ -8,14 +8,15 @@ use crate::Messages;
 /// [`Messages`] as plain data: `{ of = "received" }`, `{ of = "both", by_bytes = true, end_stream = true }`.
 ///
 /// ```
-/// use tollgate::config::{DirectionConfig, PolicyConfig};
+/// use tollgate::config::{DirectionConfig, MessagesConfig, PolicyConfig};
 ///
 /// let policy: PolicyConfig = toml::from_str(r#"
 ///     name = "uploads"
 ///     quotas = "1000000/min"
 ///     per_message = { of = "received", by_bytes = true, end_stream = true }
 /// "#)?;
-/// assert_eq!(policy.per_message.map(|messages| messages.of), Some(DirectionConfig::Received));
+/// let messages: Option<MessagesConfig> = policy.per_message;
+/// assert_eq!(messages.map(|messages| messages.of), Some(DirectionConfig::Received));
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,14 +10,15 @@ use crate::{ConfigError, Once, Policy, QuotaError};
 /// The terms by which a policy charges requests with an id once, as plain data: `{ by = { header = "idempotency-key" } }`.
 ///
 /// ```
-/// use tollgate::config::PolicyConfig;
+/// use tollgate::config::{OnceConfig, PolicyConfig};
 ///
 /// let policy: PolicyConfig = toml::from_str(r#"
 ///     name = "orders"
 ///     quotas = "10/min"
 ///     once = { by = { header = "idempotency-key" }, life = 300, replays = 1 }
 /// "#)?;
-/// assert!(policy.once.is_some());
+/// let once: Option<OnceConfig> = policy.once;
+/// assert!(once.is_some());
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

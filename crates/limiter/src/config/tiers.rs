@@ -14,7 +14,7 @@ const UNLIMITED: &str = "unlimited";
 /// Other quotas than the policy's own for some identities.
 ///
 /// ```
-/// use tollgate::config::PolicyConfig;
+/// use tollgate::config::{PolicyConfig, TiersConfig};
 ///
 /// let policy: PolicyConfig = toml::from_str(r#"
 ///     name = "api"
@@ -25,7 +25,8 @@ const UNLIMITED: &str = "unlimited";
 ///     by = { partner-a = "gold", monitoring = "staff" }
 ///     quotas = { gold = "1000/s", staff = "unlimited" }
 /// "#)?;
-/// assert_eq!(policy.tiers.map(|tiers| tiers.quotas.len()), Some(2));
+/// let tiers: Option<TiersConfig> = policy.tiers;
+/// assert_eq!(tiers.map(|tiers| tiers.quotas.len()), Some(2));
 /// # Ok::<(), toml::de::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,13 +19,13 @@ use crate::{Key, RequestView};
 /// use std::net::SocketAddr;
 /// use axum::extract::connect_info::MockConnectInfo;
 /// use axum::{Router, body::Body, http::Request, routing::get};
-/// use tollgate::{Quota, RateLimitLayer};
+/// use tollgate::{ClientIp, Policy, Quota, RateLimitLayer};
 /// use tower::ServiceExt;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// let app = Router::new()
 ///     .route("/", get(|| async { "hello" }))
-///     .layer(RateLimitLayer::new(Quota::per_minute(1)))
+///     .layer(RateLimitLayer::new(Policy::new("page", Quota::per_minute(1)).key(ClientIp)))
 ///     // Outside the limiter, so that it is there when the limiter looks.
 ///     .layer(MockConnectInfo(SocketAddr::from(([203, 0, 113, 7], 4711))));
 ///

@@ -96,10 +96,15 @@ where
 /// The extractor that [`from_async_fn`] makes.
 ///
 /// ```
-/// use tollgate::{Policy, Quota, key};
+/// use std::future::{Ready, ready};
+/// use tollgate::key::{self, FromAsyncFn};
+/// use tollgate::{Policy, Quota, RequestView};
 ///
-/// let by_account = key::from_async_fn(|_request| async { Some("account-7") });
-/// let policy = Policy::new("reports", Quota::per_hour(10)).key_async(by_account);
+/// fn by_account() -> FromAsyncFn<impl Fn(&RequestView<'_>) -> Ready<Option<&'static str>>> {
+///     key::from_async_fn(|_request: &RequestView<'_>| ready(Some("account-7")))
+/// }
+///
+/// let policy = Policy::new("reports", Quota::per_hour(10)).key_async(by_account());
 /// ```
 #[derive(Clone, Copy)]
 pub struct FromAsyncFn<F>(F);
