@@ -14,7 +14,6 @@ use crate::error::ConnectError;
 use crate::fleet::Fleet;
 use crate::job::{Job, gone, outcome_of};
 use crate::name::Names;
-use crate::request_pool;
 use crate::saga;
 use crate::stats::Stats;
 use crate::used::{self, Holding, UsedBudgets};
@@ -224,19 +223,13 @@ impl Backend for RedisBackend {
             return Answer::now(Err(refused));
         }
         let deadline = self.fleet.deadline();
+        let request = Request::for_decision(charges, &self.names);
         match &self.fleet {
             Fleet::One(dispatch) => {
-                let request = request_pool::take(charges, &self.names);
-                let answer = dispatch.ask(Arc::clone(&request), deadline);
-                Answer::later(async move {
-                    let said = outcome_of(answer.await);
-                    request_pool::put_back(request);
-                    said?.ok_or_else(gone)
-                })
+                let answer = dispatch.ask(request, deadline);
+                Answer::later(async move { outcome_of(answer.await)?.ok_or_else(gone) })
             }
             Fleet::Cluster(cluster) => {
-                let mut request = Request::default();
-                request.ask(charges, &self.names);
                 if saga::is_needed(&request) {
                     return Answer::later(saga::decide(Arc::clone(cluster), request));
                 }
@@ -252,9 +245,7 @@ impl Backend for RedisBackend {
             return Answer::now(Err(refused));
         }
         let deadline = self.fleet.deadline();
-        let mut request = Request::default();
-        request.ask(charges, &self.names);
-        let request = request.up_to(at_least);
+        let request = Request::for_decision(charges, &self.names).up_to(at_least);
         match &self.fleet {
             Fleet::One(dispatch) => {
                 let answer = dispatch.ask(request, deadline);

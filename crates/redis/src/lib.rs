@@ -104,7 +104,6 @@ mod link;
 mod name;
 mod queue;
 mod redirect;
-mod request_pool;
 mod rights;
 mod runtime;
 mod saga;

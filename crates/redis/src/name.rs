@@ -45,8 +45,27 @@ impl Names {
 
     /// The name of one state.
     pub(crate) fn of(&self, scope: Scope, key: &Key) -> Name {
-        let mut name = Name::new();
-        self.write(&mut name, scope, key);
+        let parts = [
+            self.prefix.as_bytes(),
+            scope.policy().as_bytes(),
+            key.as_bytes(),
+        ];
+        let mut name = Name::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 48);
+        name.extend_from_slice(self.prefix.as_bytes());
+        name.push(b':');
+        let tag = name.len();
+        write_head(&mut name, scope.policy(), scope.slot(), scope.unit());
+        let identity = name.len();
+        self.write_identity(&mut name, key);
+        if let Some(partitions) = self.partitions {
+            let hash = match key.parts().next() {
+                // In the slot of the caller's budgets.
+                Some(caller) if scope.unit() == Unit::Once => self.hash(&caller),
+                _ => slot::crc16(&name[identity..]),
+            };
+            let partition = hash % partitions;
+            name.splice(tag..tag, format!("{{{partition}}}:").into_bytes());
+        }
         name
     }
 
@@ -93,32 +112,6 @@ impl Names {
             && (read.policy(), read.slot(), read.unit())
                 == (scope.policy(), scope.slot(), scope.unit());
         is_ours.then_some(read)
-    }
-
-    /// Writes the name in the place of another one.
-    pub(crate) fn write(&self, name: &mut Name, scope: Scope, key: &Key) {
-        let parts = [
-            self.prefix.as_bytes(),
-            scope.policy().as_bytes(),
-            key.as_bytes(),
-        ];
-        name.clear();
-        name.reserve(parts.iter().map(|part| part.len()).sum::<usize>() + 48);
-        name.extend_from_slice(self.prefix.as_bytes());
-        name.push(b':');
-        let tag = name.len();
-        write_head(name, scope.policy(), scope.slot(), scope.unit());
-        let identity = name.len();
-        self.write_identity(name, key);
-        if let Some(partitions) = self.partitions {
-            let hash = match key.parts().next() {
-                // In the slot of the caller's budgets.
-                Some(caller) if scope.unit() == Unit::Once => self.hash(&caller),
-                _ => slot::crc16(&name[identity..]),
-            };
-            let partition = hash % partitions;
-            name.splice(tag..tag, format!("{{{partition}}}:").into_bytes());
-        }
     }
 
     /// The hash by which an identity chooses its partition.

@@ -311,7 +311,6 @@ mod tests {
 
     fn request(quota: Quota, mode: Mode, cost: u64, caller: usize) -> Request {
         let key = Key::from(caller as u64);
-        let mut request = Request::default();
         let charge = Charge {
             scope: Scope::of("api", 0, &quota),
             quota: &quota,
@@ -319,8 +318,7 @@ mod tests {
             cost,
             mode,
         };
-        request.ask(&[charge], &Names::new("tollgate".to_owned()));
-        request
+        Request::for_decision(&[charge], &Names::new("tollgate".to_owned()))
     }
 
     #[test]
@@ -375,9 +373,7 @@ mod tests {
             cost: 1,
             mode: Mode::Enforce,
         });
-        let mut request = Request::default();
-        request.ask(&charges, &Names::new("tollgate".to_owned()));
-        request
+        Request::for_decision(&charges, &Names::new("tollgate".to_owned()))
     }
 
     #[test]

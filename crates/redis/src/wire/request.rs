@@ -74,7 +74,7 @@ impl Work {
 }
 
 /// One request of a call: its verb and charges, and the names of its states in Redis, one for each of its charges.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) names: SmallVec<[Name; 2]>,
@@ -91,13 +91,6 @@ impl Caller {
         run.extend_from_slice(&self.lease_ms.to_le_bytes()[..6]);
         run.extend(places.iter().flat_map(|place| place.to_le_bytes()));
         run
-    }
-}
-
-impl Default for Work {
-    /// A request for nothing: any server answers with the time.
-    fn default() -> Self {
-        Self::Decide(SmallVec::new())
     }
 }
 
@@ -128,7 +121,11 @@ const PROBE: u8 = 2;
 impl Request {
     /// The placeholder of a request that has gone on.
     pub(crate) fn nothing() -> Self {
-        Self::default()
+        Self {
+            work: Work::Decide(SmallVec::new()),
+            names: SmallVec::new(),
+            owed: None,
+        }
     }
 
     /// A request that gives back at most `n` of a charge.
@@ -174,26 +171,13 @@ impl Request {
         }
     }
 
-    /// Clears all names. Their places stay.
-    pub(crate) fn forget(&mut self) {
-        if let Work::Decide(owned) = &mut self.work {
-            owned.clear();
-        }
-        self.names.iter_mut().for_each(Vec::clear);
-    }
-
-    /// Turns a request into one for a decision.
-    pub(crate) fn ask(&mut self, charges: &[Charge<'_>], names: &Names) {
-        match &mut self.work {
-            Work::Decide(owned) => {
-                owned.clear();
-                owned.extend(charges.iter().map(OwnedCharge::of));
-            }
-            other => *other = Work::decide(charges),
-        }
-        self.names.resize_with(charges.len(), Name::new);
-        for (name, charge) in self.names.iter_mut().zip(charges) {
-            names.write(name, charge.scope, charge.key);
+    /// A request for a decision.
+    pub(crate) fn for_decision(charges: &[Charge<'_>], names: &Names) -> Self {
+        let names = charges.iter().map(|it| names.of(it.scope, it.key));
+        Self {
+            work: Work::decide(charges),
+            names: names.collect(),
+            owed: None,
         }
     }
 
