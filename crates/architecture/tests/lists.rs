@@ -21,7 +21,7 @@ const CRATES: &[&str] = &[
 
 /// Files outside of core that may name an algorithm, with the reason.
 const NAMES_AN_ALGORITHM: &[(&str, &str)] = &[(
-    "limiter/src/limiter/observer.rs",
+    "limiter/src/limiter/decision_log.rs",
     "a warning about what is owed to a bucket of another quota, which only GCRA remembers",
 )];
 

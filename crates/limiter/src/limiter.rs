@@ -5,6 +5,7 @@ mod bans;
 mod builder;
 mod check;
 mod coverage;
+mod decision_log;
 mod entry;
 mod event;
 mod fallback;
@@ -225,6 +226,7 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     pub fn credit(&self, receipt: Receipt, n: u64) {
+        self.corrects_by_hand(&receipt, Cause::Credited);
         self.give_back(receipt, n);
     }
 
@@ -244,6 +246,12 @@ impl Limiter {
     /// ```
     pub fn debit(&self, receipt: &Receipt, n: u64) {
         self.0.settlement.take(receipt, n);
+        self.corrects_by_hand(receipt, Cause::Debited);
+    }
+
+    fn corrects_by_hand(&self, receipt: &Receipt, cause: Cause) {
+        let policy = |name: &str| self.policy(name);
+        self.0.observers.corrected_by_hand(receipt, policy, cause);
     }
 
     /// Forgets what the identity `key` has spent under a policy, in whatever tier: its budgets are full. Under a policy whose

@@ -273,6 +273,11 @@ impl Policy {
 
     /// Puts the policy on trial: decided and reported, never enforced, and without effect on other policies.
     ///
+    /// An [observer](crate::Observer) hears its verdicts also when the quota of another policy refuses the request. If another
+    /// one refuses before any quota is asked, by a list or for want of an identity, the observer hears
+    /// [`Cause::Unasked`](crate::Cause::Unasked), and the trial is charged nothing. So its figures are those of the enforced
+    /// policy that it may become, which would not be asked either.
+    ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};
     ///

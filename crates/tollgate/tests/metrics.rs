@@ -25,8 +25,8 @@ use tollgate::key::{Global, KeyList};
 use tollgate::{
     Answer, Backend, BackendError, Ban, Block, Capabilities, Charge, Concurrent, Decision,
     FailureKind, Figure, Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, OnMissing,
-    OnUnknown, Policy, PressureGauge, Quota, RateLimitLayer, Receipt, Scope, Share, Switch, Tiers,
-    key,
+    OnUnknown, Once, Policy, PressureGauge, Quota, RateLimitLayer, Receipt, Scope, Share, Switch,
+    Tiers, key,
 };
 use tower::{Layer, ServiceExt};
 
@@ -192,6 +192,46 @@ async fn each_way_to_a_decision_has_a_result_of_its_own() {
             "policy=slow,kind=enforced,result=allowed 1",
             "policy=slow,kind=enforced,result=left 1",
             "policy=slow,kind=enforced,result=waited 1",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_replay_counts_as_one_and_so_does_a_trial_that_was_not_asked_and_a_request_that_left() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let foes = ["foe"].into_iter().collect::<KeyList>();
+    let places = Concurrent::at_most(1).wait_up_to(Duration::from_secs(9));
+    let limiter = metered()
+        .policy(Policy::new("orders", Quota::per_hour(5)).once(Once::default()))
+        .policy(Policy::new("listed", Quota::per_hour(5)).block_keys(foes, Block::Forbidden))
+        .policy(Policy::new("trial", Quota::per_hour(5)).shadow())
+        .policy(Policy::new("places", places))
+        .build()
+        .unwrap();
+
+    for _ in 0..2 {
+        let _order = limiter.check("orders", "alice").id("7").await;
+    }
+    let both = ["listed", "trial"].map(|policy| limiter.check(policy, "foe"));
+    assert!(!limiter.check_all(both).await.unwrap().is_allowed());
+    let place = limiter.acquire("places", "alice").await.unwrap();
+    tokio::select! {
+        biased;
+        _place = limiter.acquire("places", "alice") => panic!("another has the place"),
+        () = tokio::task::yield_now() => {}
+    }
+    drop(place);
+
+    assert_eq!(
+        decisions(&page),
+        [
+            "policy=listed,kind=enforced,result=blocked 1",
+            "policy=orders,kind=enforced,result=allowed 1",
+            "policy=orders,kind=enforced,result=replayed 1",
+            "policy=places,kind=enforced,result=allowed 1",
+            "policy=places,kind=enforced,result=left 1",
+            "policy=trial,kind=trial,result=unasked 1",
         ]
     );
 }

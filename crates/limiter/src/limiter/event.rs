@@ -48,6 +48,17 @@ pub(super) struct Origin {
 }
 
 impl Origin {
+    /// The origin of the verdicts of a policy, whose id may be that of an earlier admission.
+    pub(super) fn of(self, is_replay: bool) -> Self {
+        match self.cause {
+            Cause::Backend if is_replay => Self {
+                cause: Cause::Replayed,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// True if the request has waited for a place, and may have under this quota.
     pub(super) fn has_waited_for(self, quota: &Quota) -> bool {
         self.waited_us > 0 && quota.is_held() && quota.waits()
@@ -118,11 +129,25 @@ pub enum Cause {
     /// before it, or its time is over. It is refused without another question to the backend; the [verdict](Event::verdict) of the
     /// full limit is a denial.
     NoPlace,
-    /// A request left before its turn, and gave it back: the [verdict](Event::verdict) says how long it was to
-    /// [wait](Verdict::wait).
+    /// The request left before it was let in or refused. If it had a turn, it gave that back, and the [verdict](Event::verdict)
+    /// says how long it was to [wait](Verdict::wait). There is no verdict if it stood in line for a place, or if the backend was
+    /// being asked: nothing stays charged.
     Left,
+    /// The request has the [id](crate::Policy::once_by) of one that was admitted: it passes, and this policy takes nothing from
+    /// its budgets. The [verdict](Event::verdict) says how full they are.
+    Replayed,
+    /// The policy is on trial, and another one refused the request before any quota was asked: by a list, for want of an
+    /// identity, or because a tier is not known. Nothing was charged. The policy will not be asked about such requests either when
+    /// it is on trial no more, and so its verdicts so far are those that it will give.
+    Unasked,
     /// A held charge was given back. The [verdict](Event::verdict) says how much is left then, as far as this request knows.
     Released,
+    /// The application gave units back by a receipt: see [`Limiter::credit`](crate::Limiter::credit). There is no verdict, since
+    /// the backend does not answer.
+    Credited,
+    /// The application took more units by a receipt: see [`Limiter::debit`](crate::Limiter::debit). There is no verdict, since the
+    /// backend does not answer.
+    Debited,
 }
 
 impl<'a> Event<'a> {

@@ -246,10 +246,12 @@ enum Tally {
     TierUnknown,
     Shed,
     Left,
+    Replayed,
+    Unasked,
 }
 
 /// The names of the results, in their order.
-const RESULTS: [&str; 16] = [
+const RESULTS: [&str; 18] = [
     "allowed",
     "waited",
     "denied",
@@ -266,6 +268,8 @@ const RESULTS: [&str; 16] = [
     "tier_unknown",
     "shed",
     "left",
+    "replayed",
+    "unasked",
 ];
 
 impl Tally {
@@ -282,8 +286,10 @@ impl Tally {
             Cause::TierUnknown => Some(Self::TierUnknown),
             Cause::Shed => Some(Self::Shed),
             Cause::Left => Some(Self::Left),
+            Cause::Replayed => Some(Self::Replayed),
+            Cause::Unasked => Some(Self::Unasked),
             Cause::Backend | Cause::Local | Cause::NoPlace => None,
-            Cause::Settled | Cause::Released => None,
+            Cause::Settled | Cause::Released | Cause::Credited | Cause::Debited => None,
         }
     }
 
@@ -478,11 +484,8 @@ impl Meters {
             {
                 return tell_sole(recorder, payer, limit, verdict, origin.cause);
             }
-            let mut verdicts = decision.verdicts();
-            for payer in entries.iter() {
-                let (own, rest) = verdicts.split_at(payer.limits().len().min(verdicts.len()));
-                verdicts = rest;
-                tell(recorder, payer, own, origin);
+            for (payer, own, is_replay) in entries.decided(decision) {
+                tell(recorder, payer, own, origin.of(is_replay));
             }
         });
     }

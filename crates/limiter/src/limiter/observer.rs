@@ -1,16 +1,16 @@
 //! The one point that every decision passes, however it came about.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use tollgate_core::{Algorithm, Decision, Key, Mode, Quota, Verdict};
+use tollgate_core::{Decision, Key, Mode, Quota, Receipt, Verdict};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
+use super::decision_log::{DebtLog, DenialLog};
 use super::event::{Cause, Event, Origin};
 use super::marks;
 #[cfg(feature = "metrics")]
@@ -18,7 +18,7 @@ use super::meters::Meters;
 use super::offenders::Tracker;
 use super::plan::Entries;
 use crate::Policy;
-use crate::policy::Limit;
+use crate::policy::Label;
 use crate::report::PolicyVerdict;
 
 /// Hears of every decision of a limiter: see [`LimiterBuilder::observe`](super::LimiterBuilder::observe).
@@ -337,24 +337,31 @@ impl Observers {
         origin: Origin,
         is_part: fn(&Quota) -> bool,
     ) {
-        let decided = entries.quotas().zip(decision.verdicts());
-        for ((limit, key, mode), verdict) in
-            decided.filter(|((limit, ..), _)| is_part(&limit.quota))
-        {
-            // A ban that keeps no caller out decides nothing.
-            if limit.quota.is_ban() && !verdict.is_denied() {
-                continue;
+        for (payer, verdicts, is_replay) in entries.decided(decision) {
+            let origin = origin.of(is_replay);
+            let decided = payer.limits().iter().zip(verdicts);
+            for (limit, verdict) in decided.filter(|(limit, _)| is_part(&limit.quota)) {
+                // A ban that keeps no caller out decides nothing.
+                if limit.quota.is_ban() && !verdict.is_denied() {
+                    continue;
+                }
+                self.tell(&Event {
+                    policy: limit.label.policy(),
+                    quota: Some(limit.label.quota()),
+                    class: limit.label.class(),
+                    key: Some(payer.key),
+                    verdict: Some(verdict),
+                    is_enforced: payer.mode() == Mode::Enforce,
+                    origin,
+                });
             }
-            self.tell(&Event {
-                policy: limit.label.policy(),
-                quota: Some(limit.label.quota()),
-                class: limit.label.class(),
-                key: Some(key),
-                verdict: Some(verdict),
-                is_enforced: mode == Mode::Enforce,
-                origin,
-            });
         }
+    }
+
+    /// A request that left before anything was decided about it.
+    #[cold]
+    pub(super) fn left_undecided(&self, entries: Entries<'_>) {
+        self.undecided(entries, Cause::Left.into(), |_| true);
     }
 
     /// A request that left before its turn.
@@ -429,6 +436,31 @@ impl Observers {
         }
     }
 
+    /// A charge that the application corrects by its receipt, under this policy if that is known.
+    pub(super) fn corrected_by_hand(
+        &self,
+        receipt: &Receipt,
+        policy: impl FnOnce(&str) -> Option<Arc<Policy>>,
+        cause: Cause,
+    ) {
+        if self.are_told() {
+            let name = receipt.scope().policy_alone();
+            let policy = policy(name);
+            let label = policy
+                .as_ref()
+                .and_then(|policy| policy.label_of(receipt.scope()));
+            self.tell(&Event {
+                policy: name,
+                quota: label.map(Label::quota),
+                class: None,
+                key: Some(receipt.key()),
+                verdict: None,
+                is_enforced: policy.as_ref().is_none_or(|policy| !policy.shadow),
+                origin: cause.into(),
+            });
+        }
+    }
+
     /// A charge that was corrected.
     pub(super) fn corrected(&self, verdict: &PolicyVerdict, key: &Key, cause: Cause) {
         if self.are_told() {
@@ -478,146 +510,4 @@ impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Observers").finish_non_exhaustive()
     }
-}
-
-/// The age of a log.
-#[derive(Debug)]
-struct Age(Instant);
-
-impl Default for Age {
-    fn default() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Age {
-    fn seconds(&self) -> u64 {
-        self.0.elapsed().as_secs()
-    }
-}
-
-/// The lines about denials in the log, at `DEBUG`. Their number in a second is bounded, for all and for each policy, so that an
-/// attack does not fill a disk.
-#[derive(Debug, Default)]
-struct DenialLog {
-    age: Age,
-    /// The second in which the last line was due, and how many were due in it.
-    second: AtomicU64,
-    due: AtomicU64,
-    /// The lines of each policy in this second.
-    policies: Mutex<HashMap<Box<str>, u64>>,
-}
-
-const LINES_PER_SECOND: u64 = 1_000;
-
-/// One policy under attack leaves room for the others.
-const LINES_OF_A_POLICY: u64 = 100;
-
-impl DenialLog {
-    fn policies(&self) -> MutexGuard<'_, HashMap<Box<str>, u64>> {
-        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a line of a policy, if this second has room for it.
-    fn has_room(&self, policy: &str) -> bool {
-        let mut policies = self.policies();
-        if policies.values().sum::<u64>() >= LINES_PER_SECOND {
-            return false;
-        }
-        match policies.get_mut(policy) {
-            Some(lines) if *lines >= LINES_OF_A_POLICY => return false,
-            Some(lines) => *lines += 1,
-            None => drop(policies.insert(policy.into(), 1)),
-        }
-        true
-    }
-
-    fn write(&self, event: &Event<'_>) {
-        let second = self.age.seconds();
-        let mut left_out = 0;
-        if self.second.swap(second, Ordering::Relaxed) != second {
-            let due = self.due.swap(0, Ordering::Relaxed);
-            let mut policies = self.policies();
-            let written: u64 = policies.drain().map(|(_, lines)| lines).sum();
-            left_out = due.saturating_sub(written);
-        }
-        self.due.fetch_add(1, Ordering::Relaxed);
-        if !self.has_room(event.policy) {
-            return;
-        }
-        let Some(verdict) = event.verdict else {
-            return;
-        };
-        // The identity is left out: it may be a secret.
-        tracing::debug!(
-            policy = event.policy,
-            quota = event.quota,
-            class = event.class,
-            limit = verdict.limit(),
-            retry_after = ?verdict.retry_after(),
-            enforced = event.is_enforced,
-            cause = ?event.cause(),
-            left_out,
-            "denied"
-        );
-    }
-}
-
-/// The line about a refused caller whose budget owes more than its quota ever charges: an operator who has just deployed another
-/// quota is to see why callers wait for longer than the new one says. At most one in a minute.
-#[derive(Debug, Default)]
-struct DebtLog {
-    age: Age,
-    /// The second before which no other line is due.
-    due: AtomicU64,
-}
-
-const SECONDS_BETWEEN_DEBTS: u64 = 60;
-
-impl DebtLog {
-    #[cold]
-    fn look(&self, entries: Entries<'_>, decision: &Decision) {
-        for ((limit, _, _), verdict) in entries.quotas().zip(decision.verdicts()) {
-            self.look_at(limit, verdict);
-        }
-    }
-
-    fn look_at(&self, limit: &Limit, verdict: &Verdict) {
-        if verdict.is_denied() && owes_more_than_a_budget(limit.label.whole(), verdict) {
-            self.write(limit.label.policy(), limit.label.quota(), verdict);
-        }
-    }
-
-    #[inline(never)]
-    fn write(&self, policy: &str, quota: &str, verdict: &Verdict) {
-        let (now, due) = (self.age.seconds(), self.due.load(Ordering::Relaxed));
-        let next = now + SECONDS_BETWEEN_DEBTS;
-        let is_ours = || {
-            let swapped =
-                (self.due).compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
-            swapped.is_ok()
-        };
-        if now >= due && is_ours() {
-            tracing::info!(
-                policy,
-                quota,
-                retry_after = ?verdict.retry_after(),
-                full_after = ?verdict.reset_after(),
-                "a caller owes more than this quota charges: to another quota of the same name, as while a deploy changes it, or as a \
-                 debt; it waits until that has drained"
-            );
-        }
-    }
-}
-
-/// True if this budget is full again later than one that is spent now. A rest of a microsecond counts as a whole one.
-fn owes_more_than_a_budget(quota: &Quota, verdict: &Verdict) -> bool {
-    // Most denials: a full budget of the limit or more takes the period or longer.
-    let is_usual = quota.capacity() >= quota.limit() && verdict.reset_after() <= quota.period();
-    if is_usual || quota.algorithm() != Algorithm::Gcra {
-        return false;
-    }
-    let owed_us = verdict.reset_after().as_micros().saturating_sub(1);
-    let full = u128::from(quota.capacity()) * quota.period().as_micros();
-    owed_us * u128::from(quota.limit()) >= full
 }

@@ -345,6 +345,8 @@ impl Drop for QueuedRequest {
     fn drop(&mut self) {
         self.withdraw();
         self.places().leave(&self.spot);
+        // The plan of a request that has come to its end is with that.
+        self.limiter.0.observers.left_undecided(self.plan.entries());
     }
 }
 

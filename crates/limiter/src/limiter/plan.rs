@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Mode};
+use tollgate_core::{Charge, Decision, Mode, Outcome, Verdict};
 
 use crate::policy::{Limit, Rank};
 use crate::{Key, Policy};
@@ -161,6 +161,36 @@ impl<'a> Entries<'a> {
         })
     }
 
+    /// Each payer with the verdicts on its quotas, and whether its id repeats that of an earlier admission.
+    pub(super) fn decided<'d>(
+        self,
+        decision: &'d Decision,
+    ) -> impl Iterator<Item = (Payer<'a>, &'d [Verdict], bool)> {
+        let mut verdicts = decision.verdicts();
+        let quotas: usize = self.iter().map(|payer| payer.limits().len()).sum();
+        // The ids stand behind the quotas.
+        let mut ids = verdicts.get(quotas..).unwrap_or_default().iter();
+        self.iter().map(move |payer| {
+            let (own, rest) = verdicts.split_at(payer.limits().len().min(verdicts.len()));
+            verdicts = rest;
+            let id = payer.id().and_then(|id| Some((id, ids.next()?)));
+            let is_replay = id.is_some_and(|(id, verdict)| {
+                let passes = match id.mode {
+                    Mode::Enforce => decision.is_admitted(),
+                    Mode::Shadow => own.iter().all(|one| !one.is_denied()),
+                    // A probe takes nothing in any case.
+                    _ => false,
+                };
+                // The id of a first admission is taken.
+                passes
+                    && id.cost > 0
+                    && verdict.outcome() != Outcome::Unknown
+                    && verdict.taken() == 0
+            });
+            (payer, own, is_replay)
+        })
+    }
+
     /// The part of the plan that concerns the policies for which `keep` holds.
     pub fn only(self, keep: impl Fn(&Policy) -> bool) -> Plan {
         let kept = self.iter().filter(|payer| keep(payer.policy));
@@ -239,6 +269,14 @@ impl Entry {
             demand,
             wish: None,
         }
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
     }
 
     pub(super) fn wishing(mut self, wish: Option<Box<Wish>>) -> Self {

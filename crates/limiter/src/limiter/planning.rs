@@ -83,48 +83,89 @@ pub(super) fn plan<'p>(
     site: Site,
     observers: &Observers,
 ) -> Result<Planning, Rejection> {
+    let mut candidates = candidates;
     let mut findings = Findings::default();
-    for policy in candidates {
-        if site == Site::Layer && policy.exemptions.free(request) {
-            observers.untouched(policy, None, Cause::Exempt);
-            continue;
-        }
-        let (routing, routed);
-        let request = match path {
-            Some(path) => {
-                routing = Routing {
-                    path,
-                    routes: policy.patterns().routes,
-                    is_exact: false,
-                };
-                routed = request.routed(&routing);
-                &routed
+    while let Some(policy) = candidates.next() {
+        match find(policy, request, path, site, &mut findings, observers) {
+            Ok(Finding::Nothing) => {}
+            Ok(found) => findings.add(found),
+            Err(refused) => {
+                findings.unasked(observers);
+                for policy in candidates.filter(|policy| policy.shadow) {
+                    unasked_if_covering(policy, request, path, site, observers);
+                }
+                return Err(refused);
             }
-            None => request,
-        };
-        if !policy.covers(request) {
-            continue;
         }
-        if policy.is_off() {
-            observers.untouched(policy, None, Cause::Off);
-            continue;
-        }
-        let found = match policy.key.later() {
-            Some(later) => Finding::Key(Arc::clone(policy), later.extract(request)),
-            None => {
-                let key = policy.key.extract(request);
-                with_key(
-                    policy,
-                    key,
-                    request,
-                    &mut findings.plan.misses_peer,
-                    observers,
-                )?
-            }
-        };
-        findings.add(found);
     }
     Ok(findings.planning())
+}
+
+/// The result of one policy.
+#[inline(always)]
+fn find(
+    policy: &Arc<Policy>,
+    request: &RequestView<'_>,
+    path: Option<&PathForms<'_>>,
+    site: Site,
+    findings: &mut Findings,
+    observers: &Observers,
+) -> Result<Finding, Rejection> {
+    if site == Site::Layer && policy.exemptions.free(request) {
+        observers.untouched(policy, None, Cause::Exempt);
+        return Ok(Finding::Nothing);
+    }
+    let (routing, routed);
+    let request = match path {
+        Some(path) => {
+            routing = routing_of(policy, path);
+            routed = request.routed(&routing);
+            &routed
+        }
+        None => request,
+    };
+    if !policy.covers(request) {
+        return Ok(Finding::Nothing);
+    }
+    if policy.is_off() {
+        observers.untouched(policy, None, Cause::Off);
+        return Ok(Finding::Nothing);
+    }
+    match policy.key.later() {
+        Some(later) => Ok(Finding::Key(Arc::clone(policy), later.extract(request))),
+        None => {
+            let key = policy.key.extract(request);
+            let misses_peer = &mut findings.plan.misses_peer;
+            with_key(policy, key, request, misses_peer, observers)
+        }
+    }
+}
+
+fn routing_of<'a>(policy: &'a Policy, path: &'a PathForms<'a>) -> Routing<'a> {
+    Routing {
+        path,
+        routes: policy.patterns().routes,
+        is_exact: false,
+    }
+}
+
+/// A policy on trial behind one that has refused the request.
+#[cold]
+fn unasked_if_covering(
+    policy: &Policy,
+    request: &RequestView<'_>,
+    path: Option<&PathForms<'_>>,
+    site: Site,
+    observers: &Observers,
+) {
+    let is_free = site == Site::Layer && policy.exemptions.free(request);
+    let covers = || match path {
+        Some(path) => policy.covers(&request.routed(&routing_of(policy, path))),
+        None => policy.covers(request),
+    };
+    if !is_free && !policy.is_off() && covers() {
+        observers.untouched(policy, None, Cause::Unasked);
+    }
 }
 
 /// A question to one policy that is asked for by name, for a key that the caller brings along.
@@ -141,8 +182,9 @@ pub(super) fn plan_questions(
     questions: impl IntoIterator<Item = Question>,
     observers: &Observers,
 ) -> Result<Planning, Rejection> {
+    let mut questions = questions.into_iter();
     let mut findings = Findings::default();
-    for question in questions {
+    while let Some(question) = questions.next() {
         let Question {
             policy,
             key,
@@ -153,7 +195,18 @@ pub(super) fn plan_questions(
             observers.untouched(&policy, Some(&key), Cause::Off);
             continue;
         }
-        findings.add(with_payer(&policy, key, None, demand, wish, observers)?);
+        match with_payer(&policy, key, None, demand, wish, observers) {
+            Ok(found) => findings.add(found),
+            Err(refused) => {
+                findings.unasked(observers);
+                for Question { policy, key, .. } in questions {
+                    if !policy.is_off() {
+                        unasked(&policy, Some(&key), observers);
+                    }
+                }
+                return Err(refused);
+            }
+        }
     }
     Ok(findings.planning())
 }
@@ -165,7 +218,37 @@ struct Findings {
     waiting: Option<Vec<Finding>>,
 }
 
+/// A policy that is not asked, because another one has refused the request. Those that are enforced have no need to say so.
+#[cold]
+fn unasked(policy: &Policy, key: Option<&Key>, observers: &Observers) {
+    if policy.shadow {
+        observers.untouched(policy, key, Cause::Unasked);
+    }
+}
+
+impl Finding {
+    fn unasked(&self, observers: &Observers) {
+        match self {
+            Self::Nothing => {}
+            Self::Entry(entry) => unasked(entry.policy(), Some(entry.key()), observers),
+            Self::Key(policy, _) => unasked(policy, None, observers),
+            Self::Entitlement(policy, key, ..) => unasked(policy, Some(key), observers),
+        }
+    }
+}
+
 impl Findings {
+    /// Another policy has refused the request.
+    #[cold]
+    fn unasked(&self, observers: &Observers) {
+        for (policy, key, _) in self.plan.entries().payers() {
+            unasked(policy, Some(key), observers);
+        }
+        for found in self.waiting.iter().flatten() {
+            found.unasked(observers);
+        }
+    }
+
     #[inline(always)]
     fn add(&mut self, found: Finding) {
         match (&mut self.waiting, found) {
@@ -352,7 +435,8 @@ impl PendingPlan {
         observers: &Observers,
     ) -> Poll<Result<Plan, Rejection>> {
         let mut waits = false;
-        for found in &mut self.found {
+        for place in 0..self.found.len() {
+            let found = &mut self.found[place];
             loop {
                 let next = match found {
                     Finding::Key(policy, key) => match (key.as_mut().poll(cx), request) {
@@ -374,7 +458,11 @@ impl PendingPlan {
                 };
                 match next {
                     Ok(next) => *found = next,
-                    Err(refused) => return Poll::Ready(Err(refused)),
+                    Err(refused) => {
+                        *found = Finding::Nothing;
+                        self.found.iter().for_each(|one| one.unasked(observers));
+                        return Poll::Ready(Err(refused));
+                    }
                 }
             }
         }

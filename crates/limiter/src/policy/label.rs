@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::Block;
+use super::{Block, Policy};
 use crate::attachments::Attachments;
 use crate::sketch::Sketch;
 use crate::{Quota, Scope};
@@ -163,5 +163,16 @@ impl fmt::Debug for Label {
             .field("quota", &self.quota)
             .field("rule", &self.rule)
             .finish_non_exhaustive()
+    }
+}
+
+impl Policy {
+    /// The label of the quota whose states are in this scope; `None` for one of an answer, and for an id.
+    pub(crate) fn label_of(&self, scope: Scope) -> Option<&Label> {
+        let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
+        let mut limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
+        limits
+            .find(|limit| limit.scope == scope)
+            .map(|limit| &*limit.label)
     }
 }

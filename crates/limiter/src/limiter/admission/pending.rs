@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, Quota, RetryAf
 use super::{Entries, Fallback, Limiter, Plan, Rejection, Ruling};
 use crate::RequestView;
 use crate::limiter::line::{Attempts, Place, Turn, give_back};
+use crate::limiter::observer::Observers;
 use crate::limiter::places::{self, PlaceEnd, PlaceWait};
 use crate::limiter::planning::PendingPlan;
 use crate::request::CallerDeadline;
@@ -28,6 +30,16 @@ pub struct PendingAdmission {
     waited_us: u32,
     /// The time at which the backend was asked, if that is measured.
     asked: Option<std::time::Instant>,
+    /// Hear of a request that leaves.
+    observers: Arc<Observers>,
+}
+
+impl Drop for PendingAdmission {
+    fn drop(&mut self) {
+        if let Step::Deciding(_, plan, _) | Step::Queueing(_, plan, _) = &self.step {
+            self.observers.left_undecided(plan.entries());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -72,6 +84,7 @@ impl PendingAdmission {
             deadline,
             waited_us: 0,
             asked: limiter.0.observers.asked(),
+            observers: Arc::clone(&limiter.0.observers),
         }
     }
 
