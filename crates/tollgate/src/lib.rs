@@ -43,6 +43,7 @@
 //! | Which callers are denied most? | [`Limiter::offenders`] |
 //! | Which caller is it, behind a proxy? | [`ClientAddress`] |
 //! | How does a refused request look? | [`RateLimitLayer`], [`Respond`], [`RateLimitHeaders`] |
+//! | How do I write a backend, or a wrapper around one? | [`Backend`], [docs/backends.md][backends] |
 //!
 //! # Testing
 //!
@@ -86,7 +87,7 @@
 //! # Fleets
 //!
 //! With the feature `redis` all processes share one budget: a [`RedisBackend`] asks one server, a master behind Sentinels, or a
-//! cluster.
+//! cluster. [docs/redis.md][redis] is for the operator of that server.
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis")]
@@ -168,6 +169,8 @@
 //! | `tls` | [`key::PeerCertificate`]: an identity from the certificate that a caller shows to tonic |
 //! | `tonic` | peer addresses from tonic's connections, answers in tonic's body and with gRPC's error details |
 //!
+//! [backends]: https://github.com/tollgate-rs/tollgate/blob/main/docs/backends.md
+//! [redis]: https://github.com/tollgate-rs/tollgate/blob/main/docs/redis.md
 //! [reference]: https://github.com/tollgate-rs/tollgate/blob/main/docs/configuration.md
 // The page speaks of all features. Links to items of a feature that is off lead nowhere, and are not a mistake.
 #![cfg_attr(
