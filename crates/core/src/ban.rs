@@ -567,4 +567,57 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn sixty_four_strikes_are_the_most() {
+        assert!(Ban::try_after(64, MINUTE).is_ok());
+        assert_eq!(
+            Ban::try_after(65, MINUTE),
+            Err(QuotaError::Strikes { strikes: 65 })
+        );
+    }
+
+    /// The same in each run.
+    const HASHER: std::hash::BuildHasherDefault<std::hash::DefaultHasher> =
+        std::hash::BuildHasherDefault::new();
+
+    #[test]
+    fn bans_that_do_something_else_are_not_equal() {
+        let ban = Ban::after(5, MINUTE);
+        assert_ne!(ban, Ban::after(6, MINUTE));
+        assert_ne!(ban, ban.extending());
+        assert!(!ban.is_extending() && ban.extending().is_extending());
+        let hash = |ban: Ban| std::hash::BuildHasher::hash_one(&HASHER, ban);
+        assert_ne!(hash(ban), hash(ban.extending()));
+    }
+
+    /// Two denials, of a ban after two strikes: the strikes that are left.
+    fn left_of(ban: Quota) -> u64 {
+        use crate::{Charge, Key, Mode, Scope, State, Timestamp, decide};
+
+        let (quota, key) = (Quota::per_hour(1), Key::from("a caller"));
+        let quotas = [quota, ban];
+        let charge = |slot: u16, cost| Charge {
+            scope: Scope::of("api", slot, &quotas[usize::from(slot)]),
+            quota: &quotas[usize::from(slot)],
+            key: &key,
+            cost,
+            mode: Mode::Enforce,
+        };
+        let mut states = quotas.map(|quota| State::full(&quota));
+        // The first passes, the second is denied, and the third tells what is left.
+        let left = [1, 1, 0].map(|cost| {
+            let at = Timestamp::from_micros(1_000_000_000);
+            let decision = decide(at, &[charge(0, cost), charge(1, 0)], &mut states[..]);
+            decision.verdicts()[1].remaining()
+        });
+        left[2]
+    }
+
+    #[test]
+    fn a_denial_of_an_unheard_question_is_no_strike() {
+        let ban = Quota::from(Ban::after(2, MINUTE));
+        assert_eq!(left_of(ban), 1);
+        assert_eq!(left_of(ban.unheard()), 2);
+    }
 }
