@@ -569,8 +569,9 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_strikes_are_the_most() {
-        assert!(Ban::try_after(64, MINUTE).is_ok());
+    fn sixty_four_strikes_within_the_longest_period_are_the_most() {
+        assert!(Ban::try_after(64, MAX_PERIOD).is_ok());
+        assert!(Ban::try_after(64, MAX_PERIOD + Duration::from_micros(1)).is_err());
         assert_eq!(
             Ban::try_after(65, MINUTE),
             Err(QuotaError::Strikes { strikes: 65 })
