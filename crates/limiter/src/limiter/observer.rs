@@ -16,9 +16,9 @@ use super::marks;
 #[cfg(feature = "metrics")]
 use super::meters::Meters;
 use super::offenders::Tracker;
-use super::plan::Entries;
+use super::plan::{Entries, Payer};
 use crate::Policy;
-use crate::policy::Label;
+use crate::policy::{Label, Limit};
 use crate::report::PolicyVerdict;
 
 /// Hears of every decision of a limiter: see [`LimiterBuilder::observe`](super::LimiterBuilder::observe).
@@ -337,25 +337,37 @@ impl Observers {
         origin: Origin,
         is_part: fn(&Quota) -> bool,
     ) {
+        // Most requests: the only quota has no id.
+        if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+            if is_part(&limit.quota) {
+                self.tell_quota(payer, limit, verdict, origin);
+            }
+            return;
+        }
         for (payer, verdicts, is_replay) in entries.decided(decision) {
             let origin = origin.of(is_replay);
             let decided = payer.limits().iter().zip(verdicts);
             for (limit, verdict) in decided.filter(|(limit, _)| is_part(&limit.quota)) {
-                // A ban that keeps no caller out decides nothing.
-                if limit.quota.is_ban() && !verdict.is_denied() {
-                    continue;
-                }
-                self.tell(&Event {
-                    policy: limit.label.policy(),
-                    quota: Some(limit.label.quota()),
-                    class: limit.label.class(),
-                    key: Some(payer.key),
-                    verdict: Some(verdict),
-                    is_enforced: payer.mode() == Mode::Enforce,
-                    origin,
-                });
+                self.tell_quota(payer, limit, verdict, origin);
             }
         }
+    }
+
+    #[inline]
+    fn tell_quota(&self, payer: Payer<'_>, limit: &Limit, verdict: &Verdict, origin: Origin) {
+        // A ban that keeps no caller out decides nothing.
+        if limit.quota.is_ban() && !verdict.is_denied() {
+            return;
+        }
+        self.tell(&Event {
+            policy: limit.label.policy(),
+            quota: Some(limit.label.quota()),
+            class: limit.label.class(),
+            key: Some(payer.key),
+            verdict: Some(verdict),
+            is_enforced: payer.mode() == Mode::Enforce,
+            origin,
+        });
     }
 
     /// A request that left before anything was decided about it.
