@@ -592,33 +592,46 @@ mod tests {
         assert_ne!(hash(ban), hash(ban.extending()));
     }
 
-    /// Two denials, of a ban after two strikes: the strikes that are left.
-    fn left_of(ban: Quota) -> u64 {
+    /// The strikes that are left after each of the requests at these seconds, under a quota that lets one through, and whether the
+    /// caller is banned then.
+    fn after_each(ban: Quota, seconds: impl IntoIterator<Item = u64>) -> Vec<(u64, bool)> {
         use crate::{Charge, Key, Mode, Scope, State, Timestamp, decide};
 
-        let (quota, key) = (Quota::per_hour(1), Key::from("a caller"));
+        let (quota, key) = (Quota::per_day(1), Key::from("a caller"));
         let quotas = [quota, ban];
-        let charge = |slot: u16, cost| Charge {
+        let charge = |slot: u16| Charge {
             scope: Scope::of("api", slot, &quotas[usize::from(slot)]),
             quota: &quotas[usize::from(slot)],
             key: &key,
-            cost,
+            cost: 1 - u64::from(slot),
             mode: Mode::Enforce,
         };
         let mut states = quotas.map(|quota| State::full(&quota));
-        // The first passes, the second is denied, and the third tells what is left.
-        let left = [1, 1, 0].map(|cost| {
-            let at = Timestamp::from_micros(1_000_000_000);
-            let decision = decide(at, &[charge(0, cost), charge(1, 0)], &mut states[..]);
-            decision.verdicts()[1].remaining()
+        let decided = seconds.into_iter().map(|second| {
+            let at = Timestamp::from_micros(1_000_000_000 + second * 1_000_000);
+            let decision = decide(at, &[charge(0), charge(1)], &mut states[..]);
+            let verdict = decision.verdicts()[1];
+            (verdict.remaining(), verdict.is_denied())
         });
-        left[2]
+        decided.collect()
     }
 
     #[test]
     fn a_denial_of_an_unheard_question_is_no_strike() {
         let ban = Quota::from(Ban::after(2, MINUTE));
-        assert_eq!(left_of(ban), 1);
-        assert_eq!(left_of(ban.unheard()), 2);
+        assert_eq!(after_each(ban, [0, 0])[1], (1, false));
+        assert_eq!(after_each(ban.unheard(), [0, 0])[1], (2, false));
+    }
+
+    /// The first request passes, and each of the others is a strike, a second after the one before.
+    #[test]
+    fn the_last_of_64_strikes_bans_if_the_first_still_counts() {
+        for (within, is_banned) in [(64, true), (63, false)] {
+            let ban = Quota::from(Ban::after(64, Duration::from_secs(within)));
+            let after = after_each(ban, 0..=64);
+            assert!(after[..64].iter().all(|(_, banned)| !banned), "{within} s");
+            assert_eq!(after[63], (1, false), "{within} s");
+            assert_eq!(after[64].1, is_banned, "{within} s: {:?}", after[64]);
+        }
     }
 }

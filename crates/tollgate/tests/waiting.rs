@@ -428,6 +428,14 @@ fn waits_that_are_none_are_refused_with_the_policy() {
             "10/s warm up 9s wait 1s",
             "requests cannot wait for their turn under a quota that warms up: leave out one of them",
         ),
+        (
+            "5 at once wait 0s",
+            "a wait of 0 has no effect: leave it out",
+        ),
+        (
+            "5 at once wait 2h",
+            "a wait of 7200s is longer than an hour",
+        ),
     ] {
         let refused = Policy::try_new("smooth", text).unwrap_err().to_string();
         assert!(refused.contains("\"smooth\""), "{refused}");

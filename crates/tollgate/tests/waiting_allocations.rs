@@ -47,6 +47,7 @@ async fn through_the_layer(policy: Policy) -> i64 {
     assert!(passed.is_allowed());
     let mut line = Vec::with_capacity(PER_KEY);
 
+    let before = tasks_and_threads();
     let taken = measure(|| {
         for _ in 0..PER_KEY {
             let mut waits = ask();
@@ -57,6 +58,7 @@ async fn through_the_layer(policy: Policy) -> i64 {
     let each = taken.bytes_current / PER_KEY as i64;
     let each = each - size_of::<Request<Full<Bytes>>>() as i64;
     assert_eq!(limiter.waiting(), PER_KEY);
+    assert_eq!(tasks_and_threads(), before);
 
     let given_back = measure(|| line.clear());
     assert_eq!(limiter.waiting(), 0);
