@@ -66,7 +66,8 @@ pub(crate) fn run(asked: &ExplainArguments) -> Result<String, Failure> {
     let untouched = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&untouched);
     let hear = move |event: &Event<'_>| {
-        if event.verdict().is_none() {
+        // A request that would wait is not waited for, and leaves.
+        if event.verdict().is_none() && event.cause() != Cause::Left {
             let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
             heard.push(Untouched {
                 policy: event.policy().to_owned(),

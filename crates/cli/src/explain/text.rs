@@ -85,7 +85,7 @@ fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>)
         return;
     }
     let Some(first) = questions.first() else {
-        say("not asked", "another policy refuses the request before");
+        say("not asked", REFUSED_BEFORE);
         return;
     };
     say("covers", &policy_words::covers(config));
@@ -119,6 +119,8 @@ fn whose(config: &PolicyConfig, key: &Key) -> String {
     }
 }
 
+const REFUSED_BEFORE: &str = "another policy refuses the request before";
+
 fn untouched_words(cause: Cause) -> &'static str {
     match cause {
         Cause::Exempt => "it covers the request, and the operator has exempted it",
@@ -128,6 +130,7 @@ fn untouched_words(cause: Cause) -> &'static str {
         }
         Cause::Unidentified => "it refuses the request: there is no identity in it",
         Cause::TierUnknown => "it refuses the request: the caller's tier is not known",
+        Cause::Unasked => REFUSED_BEFORE,
         _ => "it was decided without a question to the budgets",
     }
 }
