@@ -339,7 +339,9 @@ fn lock(heard: &Mutex<Vec<PolicyDecision>>) -> MutexGuard<'_, Vec<PolicyDecision
 
 fn hear(event: &Event<'_>, names: &[String], heard: &Mutex<Vec<PolicyDecision>>) {
     let is_denied = match event.cause() {
-        Cause::Backend | Cause::Replayed => event.verdict().is_some_and(tollgate::Verdict::is_denied),
+        Cause::Backend | Cause::Replayed => {
+            event.verdict().is_some_and(tollgate::Verdict::is_denied)
+        }
         Cause::Blocked | Cause::Unidentified | Cause::TierUnknown => true,
         _ => return,
     };
