@@ -214,7 +214,7 @@ impl Backend for Leases {
         self.backend.decide(charges)
     }
 
-    /// What a lease has paid goes back into it. The backend took it under another receipt.
+    /// A charge that a lease has paid goes back into the lease, since the backend took it under another receipt.
     fn credit(&self, receipt: Receipt, n: u64) {
         let name = (receipt.scope(), receipt.key().clone());
         match self.open().by_name.get_mut(&name) {

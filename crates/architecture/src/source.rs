@@ -175,7 +175,7 @@ impl House {
                             "{line} imports {words}, which the root of the crate defines: an import that runs upward"
                         ));
                     }
-                    // What a module only hands on from its own children it does not need.
+                    // A module does not need the items that it only hands on from its children.
                     if is_handed_on && self.modules[to].ancestors.contains(&from) {
                         continue;
                     }

@@ -147,7 +147,7 @@ pub async fn an_id_spares_the_budgets_of_its_own_policy_alone(subject: &dyn Subj
     assert_eq!(orders.left(subject, "a").await, 8);
 }
 
-/// The same id from another caller, or under another policy, is another request.
+/// An id is that of another request if it comes from another caller, or under another policy.
 pub async fn an_id_is_remembered_for_its_own_policy_and_caller(subject: &dyn Subject) {
     if !can_count_once(subject) {
         return;

@@ -578,7 +578,7 @@ mod tests {
         );
     }
 
-    /// The same in each run.
+    /// A hasher without a random seed: hashes are equal in each run.
     const HASHER: std::hash::BuildHasherDefault<std::hash::DefaultHasher> =
         std::hash::BuildHasherDefault::new();
 

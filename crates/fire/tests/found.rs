@@ -98,7 +98,7 @@ impl Story {
         self.attempts.push(attempt);
     }
 
-    /// What the checker finds.
+    /// The findings of the checker.
     fn wrongs(&self) -> Vec<String> {
         let findings = check(&History {
             quotas: vec![self.quota],

@@ -40,7 +40,7 @@ impl Defect for ClassesCountApart {
     }
 }
 
-/// What comes back is counted as if it had been taken just now, so that the others spend it again.
+/// A unit that comes back is counted as if it had been taken just now, so that the others spend it again.
 #[derive(Debug)]
 struct OldChargesComeBack;
 
