@@ -8,7 +8,6 @@
 
 mod common;
 
-use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use common::Patience;
@@ -96,79 +95,6 @@ async fn a_banned_caller_who_knocks_writes_nothing() {
         assert!(!knock.is_allowed() && knock.undecided().is_none());
     }
     assert_eq!(writes(&server), before);
-}
-
-/// The number of calls of each command, scripts' and clients', but for those that ask for it.
-fn commands(server: &Standalone) -> HashMap<String, u64> {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let lines = stats
-        .lines()
-        .filter_map(|line| line.strip_prefix("cmdstat_"));
-    let calls = lines.filter_map(|line| line.split_once(":calls="));
-    calls
-        .filter(|(command, _)| *command != "info")
-        .map(|(command, calls)| {
-            let calls = calls.split(',').next().unwrap();
-            (command.to_owned(), calls.parse().unwrap())
-        })
-        .collect()
-}
-
-/// The commands that 64 requests behind a first one take, by name. All of them are denied.
-async fn commands_of_knocks(
-    server: &Standalone,
-    backend: &RedisBackend,
-    charges: &[Charge<'_>],
-) -> BTreeMap<String, u64> {
-    let before = commands(server);
-    // The first leaves at once, since no call is under way; the others find one, and leave together.
-    let knocks: Vec<_> = (0..65).map(|_| backend.decide(charges)).collect();
-    for knock in knocks {
-        assert!(!knock.await.unwrap().is_admitted());
-    }
-    let after = commands(server).into_iter();
-    after
-        .map(|(command, calls)| {
-            let earlier = before.get(&command).copied().unwrap_or(0);
-            (command, calls - earlier)
-        })
-        .filter(|(_, calls)| *calls > 0)
-        .collect()
-}
-
-#[tokio::test]
-async fn knocks_on_one_hot_key_cost_redis_the_calls_of_denials_and_one_state_more() {
-    let server = Standalone::start();
-    let backend = RedisBackend::builder(&server.url()).connections(1);
-    let backend = backend.patient().connect().await.unwrap();
-    let (quota, ban) = (Quota::per_day(1), Quota::from(Ban::after(1, 10 * MINUTE)));
-    let key = Key::from("mallory");
-    let charge = |policy, quota, cost| Charge {
-        scope: Scope::of(policy, 0, quota),
-        quota,
-        key: &key,
-        cost,
-        mode: Mode::Enforce,
-    };
-    // given a budget that is used up, and another whose caller is banned
-    let denied = [charge("plain", &quota, 1)];
-    let banned = [charge("guarded", &quota, 1), charge("guarded", &ban, 0)];
-    for charges in [&denied[..], &banned] {
-        assert!(backend.decide(charges).await.unwrap().is_admitted());
-        assert!(!backend.decide(charges).await.unwrap().is_admitted());
-    }
-
-    // when either knocks, alone and then many times at once
-    let denials = commands_of_knocks(&server, &backend, &denied).await;
-    let bans = commands_of_knocks(&server, &backend, &banned).await;
-
-    // then both take as many calls, and a knock reads the ban's state besides
-    let count = |commands: &[(&str, u64)]| -> BTreeMap<String, u64> {
-        let named = commands.iter();
-        named.map(|(name, n)| ((*name).to_owned(), *n)).collect()
-    };
-    assert_eq!(denials, count(&[("evalsha", 2), ("get", 2), ("time", 2)]));
-    assert_eq!(bans, count(&[("evalsha", 2), ("get", 4), ("time", 2)]));
 }
 
 #[tokio::test]
