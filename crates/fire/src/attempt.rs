@@ -1,5 +1,7 @@
 //! The question and the answer of one attempt, as a client writes them down.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use tollgate_core::{
     BackendError, Charge, Decision, FailureKind, Key, Mode, Quota, Receipt, Scope, Timestamp,
@@ -15,6 +17,18 @@ pub struct Budget {
     pub policy: usize,
     /// The number of the caller.
     pub caller: u32,
+}
+
+impl Budget {
+    /// The budget that a verdict is about: a bucket, or the window that has replaced it.
+    pub(crate) fn told(self, others: &BTreeMap<usize, usize>, said: &VerdictRecord) -> Self {
+        let is_bucket = said.terms.is_none_or(|terms| terms.is_bucket);
+        let other = others.get(&self.policy).filter(|_| !is_bucket);
+        Self {
+            policy: other.copied().unwrap_or(self.policy),
+            ..self
+        }
+    }
 }
 
 /// The mode of a charge: core's [`Mode`], in a form that can be written down.
@@ -162,6 +176,9 @@ pub struct HttpAnswer {
     pub retry_after_s: Option<u64>,
     /// The remaining units by charge, if the RateLimit field names the charge's policy.
     pub remaining: Vec<Option<u64>>,
+    /// The costs that the service stated when it settled, by charge.
+    #[serde(default)]
+    pub settled: Vec<Option<u64>>,
 }
 
 /// The times at which a limiter asked its backend about an attempt, and heard of it.
@@ -278,6 +295,22 @@ impl Attempt {
             Door::Limiter | Door::Http => self.wait_us().unwrap_or_default(),
         };
         self.heard_us.saturating_sub(wait_us).max(self.sent_us)
+    }
+
+    /// The positions and costs of the charges that the service settled.
+    pub(crate) fn settled(&self) -> impl Iterator<Item = (usize, u64)> {
+        let costs = self.told.iter().flat_map(|told| &told.settled);
+        let costs = costs.enumerate();
+        costs.filter_map(|(position, cost)| Some((position, (*cost)?)))
+    }
+
+    /// Says whether a charge was decided by a quota that lets requests wait.
+    pub(crate) fn may_have_waited(&self, position: usize) -> bool {
+        let Outcome::Decided(decided) = &self.outcome else {
+            return false;
+        };
+        let terms = decided.verdicts.get(position).and_then(|said| said.terms);
+        terms.is_some_and(|terms| terms.wait_us > 0)
     }
 
     /// The time for which it waits for its turn once it was decided, if it is decided and admitted: the longest of its enforced

@@ -111,6 +111,10 @@ pub struct Findings {
     pub unknown: u64,
     /// Answered attempts over HTTP, of any outcome.
     pub over_http: u64,
+    /// Charges that a service settled.
+    pub settled: u64,
+    /// The part of these under quotas that let requests wait.
+    pub settled_in_line: u64,
     /// Attempts that a process's share decided.
     pub by_share: u64,
     /// Retries after the promised time.
@@ -300,6 +304,10 @@ impl Findings {
     fn count(&mut self, attempt: &Attempt) {
         self.grants.count(attempt);
         self.over_http += u64::from(attempt.told.is_some());
+        for (position, _cost) in attempt.settled() {
+            self.settled += 1;
+            self.settled_in_line += u64::from(attempt.may_have_waited(position));
+        }
         let is_share = matches!(attempt.fallback, Some(Fallback::Decided { .. }));
         self.by_share += u64::from(is_share);
         match &attempt.outcome {

@@ -39,6 +39,7 @@ use crate::holder::{PlaceDesk, Places};
 use crate::instance::Instance;
 use crate::patience::Patience;
 use crate::population::{Population, SHARED_CALLERS};
+use crate::settling::{Recorder, Settler};
 use crate::wall::now_us;
 
 /// The longest wait of a client for a retry that was promised to pass.
@@ -139,7 +140,10 @@ async fn ask(orders: &Orders) -> Result<()> {
     };
     let population = Population::of(orders.seed);
     let asker = orders.asker();
-    let entrance = Entrance::open(asker.door, backend, population, orders.flaw).await?;
+    let next = Arc::new(AtomicU64::new(0));
+    let recorder = recorder(asker, Arc::clone(&next));
+    let settler = Settler::of(&population, recorder, orders.seed, orders.flaw);
+    let entrance = Entrance::open(asker.door, backend, population, orders.flaw, settler).await?;
     if let Some(first) = entrance.instance() {
         say(&Line::Waiting(first.line(orders.number)))?;
     }
@@ -147,7 +151,7 @@ async fn ask(orders: &Orders) -> Result<()> {
         entrance,
         asker,
         orders: orders.clone(),
-        next: AtomicU64::new(0),
+        next,
         ends: Arc::clone(&orders_to_end),
         is_silent: AtomicBool::new(false),
         line: Arc::new(Semaphore::new(MOST_WAITING as usize)),
@@ -201,7 +205,7 @@ struct Client {
     entrance: Entrance,
     asker: Asker,
     orders: Orders,
-    next: AtomicU64,
+    next: Arc<AtomicU64>,
     ends: Arc<OrdersToEnd>,
     /// The places of requests that may wait while their worker goes on.
     line: Arc<Semaphore>,
@@ -446,6 +450,18 @@ impl Client {
         say(&Line::Ask(number, attempt))?;
         Ok(number)
     }
+}
+
+/// Records what the service of this process does by itself.
+fn recorder(asker: Asker, next: Arc<AtomicU64>) -> Recorder {
+    Arc::new(move |verb, act| {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let unheard = Outcome::Unknown(String::new());
+        let attempt = Attempt::plain(asker, verb, now_us(), 0, unheard);
+        say(&Line::Ask(number, attempt))?;
+        act();
+        end(number, &Outcome::Told.into())
+    })
 }
 
 fn end(number: u64, heard: &AttemptAnswer) -> std::io::Result<()> {

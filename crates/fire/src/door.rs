@@ -27,6 +27,7 @@ use crate::instance::Instance;
 use crate::observed::{DECIDED, ObservedBackend, SLOT, Slot};
 use crate::patience::Patience;
 use crate::population::{CALLER, COST, Population, WAITS_AT_MOST};
+use crate::settling::{SETTLED, STAYS, Settler};
 use crate::terms::Terms;
 use crate::wall::now_us;
 
@@ -54,15 +55,16 @@ impl Entrance {
         backend: RedisBackend,
         population: Population,
         flaw: Option<Flaw>,
+        settler: Settler,
     ) -> Result<Self> {
         let observed = ObservedBackend::of(&backend, flaw);
-        let first = |is_served: bool| Instance::first(&population, observed, flaw, is_served);
+        let first = |settler| Instance::first(&population, observed, flaw, settler);
         let way = match door {
             Door::Backend => Way::Backend,
-            Door::Limiter => Way::Limiter(Mutex::new(first(false).await?)),
+            Door::Limiter => Way::Limiter(Mutex::new(first(None).await?)),
             Door::Http => {
                 let client = Client::builder(TokioExecutor::new()).build_http();
-                Way::Http(Box::new(client), Mutex::new(first(true).await?))
+                Way::Http(Box::new(client), Mutex::new(first(Some(settler)).await?))
             }
         };
         Ok(Self {
@@ -337,6 +339,9 @@ async fn request(
     if let Some(most) = patience.waits_at_most {
         request = request.header(WAITS_AT_MOST, most.as_millis().to_string());
     }
+    if patience.leaves_after.is_none() {
+        request = request.header(STAYS, "1");
+    }
     for asked in asked {
         let policy = asked.budget.policy;
         request = request
@@ -370,10 +375,15 @@ fn heard(
         let mut fields = own.next()?.split(';');
         fields.find_map(|field| field.strip_prefix("r=")?.parse().ok())
     };
+    let settled = |asked: &AskedCharge| {
+        let cost = text(&format!("{SETTLED}{}", asked.budget.policy))?;
+        cost.parse().ok()
+    };
     let told = HttpAnswer {
         status: status.as_u16(),
         retry_after_s: text("retry-after").and_then(|value| value.parse().ok()),
         remaining: asked.iter().map(left).collect(),
+        settled: asked.iter().map(settled).collect(),
     };
     let Some((outcome, asking)) = of_backend(headers) else {
         return AttemptAnswer {

@@ -34,11 +34,13 @@ pub enum Flaw {
     IdsOnce,
     /// It goes on by the quotas that it says it has replaced.
     KeepsQuotas,
+    /// Its service settles requests for nothing, and says that they cost something.
+    SettlesForNothing,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
@@ -53,6 +55,7 @@ impl Flaw {
         Self::IdsOfAnyCost,
         Self::IdsOnce,
         Self::KeepsQuotas,
+        Self::SettlesForNothing,
     ];
 
     /// True if it shows while requests wait, in a run without faults.
@@ -88,6 +91,7 @@ impl Flaw {
             Self::IdsOfAnyCost => "ids-of-any-cost",
             Self::IdsOnce => "ids-once",
             Self::KeepsQuotas => "keeps-quotas",
+            Self::SettlesForNothing => "settles-for-nothing",
         }
     }
 }

@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::from_fn;
 use axum::routing::get;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tollgate::{HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer};
+use tollgate::{HeaderForm, Limiter, RateLimitHeaders, RateLimitLayer, RateLimitStatus};
 
 use crate::Result;
 use crate::flaw::Flaw;
 use crate::observed::{ObservedBackend, observe};
 use crate::population::Population;
+use crate::settling::Settler;
 use crate::wall::now_us;
 
 /// The numbers of requests that may wait in one line: few, so that it fills; or as many as come.
@@ -53,6 +56,7 @@ pub(crate) struct Instance {
 #[derive(Clone, Debug)]
 struct Server {
     address: SocketAddr,
+    settler: Settler,
     _stop: Arc<oneshot::Sender<()>>,
 }
 
@@ -62,10 +66,10 @@ impl Instance {
         population: &Population,
         backend: ObservedBackend,
         flaw: Option<Flaw>,
-        is_served: bool,
+        settler: Option<Settler>,
     ) -> Result<Self> {
         let [.., most] = MOST;
-        Self::of(0, most, population, backend, flaw, is_served).await
+        Self::of(0, most, population, backend, flaw, settler).await
     }
 
     /// The next one, with a line that may be as short as two.
@@ -77,8 +81,8 @@ impl Instance {
         flaw: Option<Flaw>,
     ) -> Result<Self> {
         let most = rng.choice(MOST).unwrap_or_default();
-        let is_served = self.server.is_some();
-        Self::of(self.number + 1, most, population, backend, flaw, is_served).await
+        let settler = self.server.as_ref().map(|server| server.settler.clone());
+        Self::of(self.number + 1, most, population, backend, flaw, settler).await
     }
 
     async fn of(
@@ -87,7 +91,7 @@ impl Instance {
         population: &Population,
         backend: ObservedBackend,
         flaw: Option<Flaw>,
-        is_served: bool,
+        settler: Option<Settler>,
     ) -> Result<Self> {
         let let_in = match flaw {
             Some(Flaw::OneMoreWaits) => most + 1,
@@ -95,9 +99,9 @@ impl Instance {
             _ => most,
         };
         let limiter = population.limiter(backend, flaw, let_in)?;
-        let server = match is_served {
-            true => Some(serve(&limiter).await?),
-            false => None,
+        let server = match settler {
+            Some(settler) => Some(serve(&limiter, settler).await?),
+            None => None,
         };
         Ok(Self {
             limiter,
@@ -152,11 +156,12 @@ impl Instance {
     }
 }
 
-/// A server of its own.
-async fn serve(limiter: &Limiter) -> Result<Server> {
+/// A server of its own, with a service that settles.
+async fn serve(limiter: &Limiter, settler: Settler) -> Result<Server> {
     let headers = RateLimitHeaders::from(HeaderForm::Draft11).of_all_policies();
     let app: Router = Router::new()
-        .route("/", get(async || "passed"))
+        .route("/", get(pass))
+        .with_state(settler.clone())
         .layer(RateLimitLayer::new(limiter).headers(headers))
         .layer(from_fn(observe));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -169,6 +174,18 @@ async fn serve(limiter: &Limiter) -> Result<Server> {
     tokio::spawn(async move { server.await });
     Ok(Server {
         address,
+        settler,
         _stop: Arc::new(stop),
     })
+}
+
+async fn pass(
+    settler: State<Settler>,
+    status: RateLimitStatus,
+    headers: HeaderMap,
+) -> std::result::Result<(HeaderMap, &'static str), StatusCode> {
+    let settled = settler.settle(&headers, &status);
+    // The record has no reader, and the process is about to end.
+    let settled = settled.map_err(|_broken| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok((settled, "passed"))
 }

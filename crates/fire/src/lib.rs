@@ -38,6 +38,7 @@ mod patience;
 mod population;
 mod replacement;
 mod result;
+mod settling;
 mod soak;
 mod stage;
 mod terms;

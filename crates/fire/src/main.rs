@@ -6,6 +6,8 @@
     reason = "a command-line tool"
 )]
 
+mod table;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -15,6 +17,8 @@ use tollgate_fire::{
     Campaign, Clockwork, DEADLINE, Flaw, Forgery, Report, Result, Soak, Topology, check_again,
     client,
 };
+
+use self::table::table;
 
 /// Asks Tollgate for decisions while everything around it fails, and checks each.
 #[derive(Parser)]
@@ -228,81 +232,8 @@ const INNER: &str = "TOLLGATE_FIRE_INNER";
 
 fn print(reports: &[Report]) {
     println!();
-    println!(
-        "| servers | faults | not done | decisions | denied | failed | unknown | by a share | over HTTP | retries kept | days begun | held | of that without a loss | found none free | of that judged | waited for a place | leases lost | reclaimed | waited | stated a wait | refused of these | left before | took a place | owed a place | found no room | refused when closed | found it closed | judged strictly | after a loss | after a step | in doubt | knocks | bans | while banned | kept out | of what is kept | judged strictly | after a loss | after a step | in doubt | granted whole | in part | nothing | unknown | ids charged | charged again | replayed | of another process | after no answer | given back | charged after that | judged strictly | in doubt | while cold | judged strictly | within bounds | in doubt | by a replaced quota | by another algorithm | judged strictly | within bounds | in doubt | wrong | slowest answer | of that no processor | time to recover |"
-    );
-    println!("{}|", "| --- ".repeat(66));
-    for report in reports {
-        let found = &report.findings;
-        println!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} ms | {} ms | {} ms |",
-            report.topology.name(),
-            report.faults.values().sum::<u32>(),
-            report.undone.len(),
-            found.decided,
-            found.decided - found.admitted,
-            found.failed,
-            found.unknown,
-            found.by_share,
-            found.over_http,
-            found.promises,
-            found.days,
-            found.held.held,
-            found.held.strict,
-            found.held.denied,
-            found.held.refused,
-            found.held.stood,
-            report.lost_leases,
-            report.reclaimed,
-            found.turns.waited,
-            found.stated,
-            found.impatient,
-            found.turns.left,
-            found.turns.in_gaps,
-            found.turns.owed_place,
-            found.lines.full,
-            found.lines.stopped,
-            found.lines.closed,
-            found.turns.strict,
-            found.turns.after_loss,
-            found.turns.after_step,
-            found.turns.in_doubt,
-            found.banned.knocks,
-            found.banned.begun,
-            found.banned.banned,
-            found.banned.kept_out,
-            found.banned.from_kept,
-            found.banned.strict,
-            found.banned.after_loss,
-            found.banned.after_step,
-            found.banned.in_doubt,
-            found.grants.whole,
-            found.grants.in_part,
-            found.grants.denied,
-            found.grants.lost,
-            found.once.charged,
-            found.once.charged_again,
-            found.once.replayed,
-            found.once.from_another,
-            found.once.after_unheard,
-            found.once.returned,
-            found.once.after_returned,
-            found.once.strict,
-            found.once.in_doubt,
-            found.warming.cold,
-            found.warming.strict,
-            found.warming.within,
-            found.warming.in_doubt,
-            found.replaced.by_another,
-            found.replaced.by_another_algorithm,
-            found.rated.strict,
-            found.rated.within,
-            found.rated.in_doubt,
-            report.wrongs().len(),
-            report.slowest.as_millis(),
-            report.kept.as_millis(),
-            report.recovery.as_millis(),
-        );
+    for line in table(reports) {
+        println!("{line}");
     }
     println!();
     for report in reports {

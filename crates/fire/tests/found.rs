@@ -37,6 +37,10 @@ impl Story {
 
     /// Takes a charge at this second, and notes the answer unless it is lost. Returns what gives the charge back.
     fn charge(&mut self, at_s: u64, cost: u64, is_heard: bool) -> Option<(Verb, Receipt)> {
+        self.charge_at(at_s * S + 100, cost, is_heard)
+    }
+
+    fn charge_at(&mut self, at_us: u64, cost: u64, is_heard: bool) -> Option<(Verb, Receipt)> {
         let population = Population::with(1, vec![self.quota]);
         let asked = [AskedCharge {
             budget: BUDGET,
@@ -45,7 +49,7 @@ impl Story {
         }];
         let keys = [population.key(BUDGET.caller)];
         let charges = population.charges(&asked, &keys);
-        let at = Timestamp::from_micros(START_US + at_s * S + 100);
+        let at = Timestamp::from_micros(START_US + at_us);
         let decision = decide(at, &charges, std::slice::from_mut(&mut self.state));
         let receipt = Receipt::of(&charges[0], &decision.verdicts()[0], at);
         let outcome = if is_heard {
@@ -57,7 +61,7 @@ impl Story {
             Outcome::Decided(decided) => decided.verdicts.first().copied(),
             _ => None,
         };
-        self.note(at_s, Verb::Decide(asked.to_vec()), outcome);
+        self.note(at_us - 100, Verb::Decide(asked.to_vec()), outcome);
         Some((Verb::Credit(BUDGET, said?, cost), receipt?))
     }
 
@@ -69,7 +73,7 @@ impl Story {
             manner: Manner::Enforce,
         };
         let silence = Outcome::Unknown("lost".to_owned());
-        self.note(at_s, Verb::Grant(vec![asked], 1), silence);
+        self.note(at_s * S, Verb::Grant(vec![asked], 1), silence);
     }
 
     fn credit(&mut self, at_s: u64, charge: Option<(Verb, Receipt)>) {
@@ -84,16 +88,16 @@ impl Story {
             Timestamp::from_micros(START_US + at_s * S + 100),
             n,
         );
-        self.note(at_s, verb, Outcome::Told);
+        self.note(at_s * S, verb, Outcome::Told);
     }
 
     fn reset(&mut self, at_s: u64) {
         self.state = State::full(&self.quota);
-        self.note(at_s, Verb::Reset(BUDGET), Outcome::Reset);
+        self.note(at_s * S, Verb::Reset(BUDGET), Outcome::Reset);
     }
 
-    fn note(&mut self, at_s: u64, verb: Verb, outcome: Outcome) {
-        let sent_us = START_US + at_s * S;
+    fn note(&mut self, at_us: u64, verb: Verb, outcome: Outcome) {
+        let sent_us = START_US + at_us;
         let attempt = Attempt::plain(Asker::default(), verb, sent_us, sent_us + 200, outcome);
         self.attempts.push(attempt);
     }
@@ -162,4 +166,17 @@ fn a_charge_without_an_answer_counts_however_many_there_were_before() {
     last.verdicts[0].retry_after_us += 200 * S;
     last.verdicts[0].reset_after_us += 200 * S;
     assert_eq!(story.wrongs().len(), 1);
+}
+
+/// Seed 80: the checker knew to the microsecond when a budget would be cold, and where the price is five times as high a part of a
+/// microsecond makes three of them.
+#[test]
+fn a_part_of_a_microsecond_of_warmth_is_in_the_price() {
+    let quota = Quota::per_second(14).burst(12);
+    let quota = quota.warm_up(Duration::from_millis(910)).cold_factor(5);
+    let mut story = Story::of(quota);
+    for (at_us, cost) in [(8_664_912, 7), (13_712_241, 12), (16_047_480, 7)] {
+        story.charge_at(at_us, cost, true);
+    }
+    assert_eq!(story.wrongs(), [""; 0]);
 }

@@ -140,6 +140,7 @@ impl Story {
                 status: 503,
                 retry_after_s: None,
                 remaining: vec![None],
+                settled: Vec::new(),
             });
         }
     }
@@ -185,6 +186,7 @@ fn told(attempt: &Attempt) -> HttpAnswer {
         status: if decided.admitted { 200 } else { 429 },
         retry_after_s: (!decided.admitted).then(|| said.retry_after_us.div_ceil(1_000_000).max(1)),
         remaining: vec![Some(if decided.admitted { said.remaining } else { 0 })],
+        settled: Vec::new(),
     }
 }
 

@@ -46,10 +46,12 @@ enum Mutation {
     PromisesTheImpossible,
     /// The RateLimit field names another policy's budget.
     NeighbourTold,
+    /// The RateLimit field tells what was left before the service settled.
+    SettledUntold,
 }
 
 impl Mutation {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::RefillsBetween,
@@ -64,6 +66,7 @@ impl Mutation {
         Self::Hasty,
         Self::PromisesTheImpossible,
         Self::NeighbourTold,
+        Self::SettledUntold,
     ];
 }
 
@@ -295,6 +298,7 @@ impl Simulation {
                 status: if decided.admitted { 200 } else { 429 },
                 retry_after_s: wait(decided),
                 remaining: decided.verdicts.iter().map(left).collect(),
+                settled: Vec::new(),
             },
             (
                 _,
@@ -307,6 +311,7 @@ impl Simulation {
                 status: if *admitted { 200 } else { 429 },
                 retry_after_s: (!admitted && !self.is_impossible(asked)).then_some(3),
                 remaining: remaining.clone(),
+                settled: Vec::new(),
             },
             _ => HttpAnswer {
                 status: if mutation == Mutation::FailureIsDenial {
@@ -316,6 +321,7 @@ impl Simulation {
                 },
                 retry_after_s: None,
                 remaining: vec![None; asked.len()],
+                settled: Vec::new(),
             },
         };
         match mutation {
@@ -325,6 +331,9 @@ impl Simulation {
                 told.retry_after_s.get_or_insert(1);
             }
             Mutation::NeighbourTold => told.remaining.rotate_left(1),
+            Mutation::SettledUntold if told.status == 200 => {
+                told.settled = asked.iter().map(|it| Some(it.cost + 1)).collect();
+            }
             _ => {}
         }
         told

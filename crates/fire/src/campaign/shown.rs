@@ -24,6 +24,10 @@ pub(super) fn missing(found: &Findings, is_long: bool, has_clock: bool) -> Vec<S
             once.after_returned,
             "no request with an id came again after its charge was given back",
         ),
+        (
+            found.settled_in_line,
+            "no service settled a request of a line",
+        ),
         (found.grants.in_part, "nothing was granted in part"),
         (found.grants.lost, "no answer to a grant was lost"),
         (

@@ -71,36 +71,44 @@ fn misstated(
     attempt: &Attempt,
     told: &HttpAnswer,
 ) -> Option<String> {
+    let settled = || told.settled.clone();
     let expected = match (&attempt.outcome, &attempt.fallback) {
         (_, Some(Fallback::TooLate)) => HttpAnswer {
             status: 429,
             // The time by which the turn was too late.
             retry_after_s: Some(told.retry_after_s.unwrap_or_default().max(1)),
-            remaining: told.remaining.clone(),
+            ..told.clone()
         },
         (_, Some(Fallback::Stopped)) => HttpAnswer {
             status: 503,
             retry_after_s: None,
             remaining: vec![None; asked.len()],
+            settled: settled(),
         },
-        (Outcome::Decided(decided), _) => of_decision(asked, decided),
+        (Outcome::Decided(decided), _) => of_decision(asked, decided, settled()),
         (_, Some(Fallback::Decided { admitted, .. })) => HttpAnswer {
             status: if *admitted { 200 } else { 429 },
             // Only the share's own clock knows how long that is.
             retry_after_s: (!admitted && !can_never_pass(history, asked))
                 .then_some(told.retry_after_s.unwrap_or_default().max(1)),
-            remaining: told.remaining.clone(),
+            ..told.clone()
         },
         _ => HttpAnswer {
             status: 503,
             retry_after_s: None,
             remaining: vec![None; asked.len()],
+            settled: settled(),
         },
     };
     (*told != expected).then(|| format!("told {told:?}, and it was {expected:?}"))
 }
 
-fn of_decision(asked: &[AskedCharge], decided: &DecisionRecord) -> HttpAnswer {
+/// The answer by a decision, of which the service has settled some charges at these costs.
+fn of_decision(
+    asked: &[AskedCharge],
+    decided: &DecisionRecord,
+    settled: Vec<Option<u64>>,
+) -> HttpAnswer {
     let is_refused = |asked: &AskedCharge, said: &VerdictRecord| {
         asked.manner == Manner::Enforce && said.known && !said.passes
     };
@@ -112,17 +120,21 @@ fn of_decision(asked: &[AskedCharge], decided: &DecisionRecord) -> HttpAnswer {
     let longest_us = refused.iter().map(|(_, said)| said.retry_after_us).max();
     let seconds = longest_us.map(|us| us.div_ceil(1_000_000).max(1));
     // A refused client is told that nothing is left, whatever a cheaper request could still get.
-    let left = |(asked, said): (&AskedCharge, &VerdictRecord)| {
-        said.known.then_some(if is_refused(asked, said) {
-            0
-        } else {
-            said.remaining
+    let left = |(position, (asked, said)): (usize, (&AskedCharge, &VerdictRecord))| {
+        let cost = settled.get(position).copied().flatten();
+        said.known.then_some(match cost {
+            _ if is_refused(asked, said) => 0,
+            // Others may wait for what was given back.
+            Some(_) if said.wait_us > 0 => said.remaining,
+            Some(cost) => (said.remaining + said.taken).saturating_sub(cost),
+            None => said.remaining,
         })
     };
     HttpAnswer {
         status: if decided.admitted { 200 } else { 429 },
         retry_after_s: seconds.filter(|_| !is_never),
-        remaining: charges().map(left).collect(),
+        remaining: charges().enumerate().map(left).collect(),
+        settled,
     }
 }
 

@@ -103,7 +103,7 @@ impl Reader<'_> {
                 {
                     let charges = asked.iter().zip(&decided.verdicts);
                     for (charge, &said) in charges.filter(|(_, said)| said.taken > 0) {
-                        let budget = self.told_budget(charge.budget, &said);
+                        let budget = charge.budget.told(&self.history.others, &said);
                         let credit = self.credit(attempt, left_us, budget, said, said.taken);
                         courses.course(budget).credits.push(credit);
                     }
@@ -113,7 +113,7 @@ impl Reader<'_> {
                     if !before.any(|before| before.is_one_with(charge))
                         && let Some((moment, seen)) = self.seen(attempt, position, charge)
                     {
-                        let budget = self.told_budget(charge.budget, &seen.said);
+                        let budget = charge.budget.told(&self.history.others, &seen.said);
                         let (all, _) = courses.0.entry(budget).or_default();
                         all.push((moment, number, seen));
                     }
@@ -159,17 +159,6 @@ impl Reader<'_> {
         }
     }
 
-    /// The budget that a verdict is about: a bucket, or the window that has replaced it.
-    fn told_budget(&self, budget: Budget, said: &VerdictRecord) -> Budget {
-        let is_bucket = said.terms.is_none_or(|terms| terms.is_bucket);
-        let other = self.history.others.get(&budget.policy);
-        let other = other.filter(|_| !is_bucket);
-        Budget {
-            policy: other.copied().unwrap_or(budget.policy),
-            ..budget
-        }
-    }
-
     /// The budgets that a charge may have been taken from: both, if no verdict tells its quota.
     fn possible_budgets(&self, attempt: &Attempt, position: usize, budget: Budget) -> Vec<Budget> {
         let said = match &attempt.outcome {
@@ -177,7 +166,7 @@ impl Reader<'_> {
             _ => None,
         };
         if let Some(said) = said {
-            return vec![self.told_budget(budget, said)];
+            return vec![budget.told(&self.history.others, said)];
         }
         let other = self.history.others.get(&budget.policy);
         let other = other.map(|&policy| Budget { policy, ..budget });

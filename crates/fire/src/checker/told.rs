@@ -198,8 +198,13 @@ impl Known {
         if price_us > 0 {
             after = self.narrowed(rule, seen, slack_us).unwrap_or(after);
         }
+        let warmest = rule.moved_to(&after.warmest, told);
         let known = Self {
-            warmest: rule.moved_to(&after.warmest, told),
+            warmest: match cold_at(&warmest) {
+                0 => warmest,
+                // A part of a microsecond is not kept.
+                us => cold_from(&warmest, us + 1),
+            },
             coldest: rule.moved_to(&after.coldest, told),
             slop_us: 0,
         };
