@@ -186,3 +186,76 @@ async fn a_stated_quota_that_warms_up_keeps_what_was_used_and_how_cold_it_is() {
     }
     assert_eq!(told[0], told[1]);
 }
+
+/// Two processes of a fleet. The database has changed the quota, and only one of them has asked since.
+#[tokio::test]
+async fn two_processes_that_know_different_quotas_of_one_identity_charge_one_budget() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    let server = Standalone::start();
+    let answer = server.command(&["SET", "clock", &FAR_AHEAD_US.to_string()]);
+    assert_eq!(answer, "+OK\r\n");
+    let process = async |row: &Arc<Mutex<String>>, remember_for| {
+        let row = Arc::clone(row);
+        let lookup = QuotaLookup::new(remember_for, move |_: Key| {
+            let quota = row.lock().unwrap().clone();
+            async move { Ok::<_, String>(quota) }
+        });
+        let backend = RedisBackend::builder(&server.url()).clock("clock");
+        let backend = backend.deadline(Duration::from_secs(20)).connect().await;
+        let policy = Policy::new("api", "1/min").key(Header::new("x-user"));
+        let builder = Limiter::builder().policy(policy.quota_by_async(lookup));
+        builder.backend(backend.unwrap()).build().unwrap()
+    };
+    let spends = async |limiter: &Limiter, user: &str, cost: u64| {
+        let checked = limiter.check("api", user).cost(cost).await.unwrap();
+        assert!(checked.undecided().is_none(), "{:?}", checked.undecided());
+        checked.is_allowed()
+    };
+    for (algorithm, old, new) in [
+        ("", 4, 8),
+        ("", 8, 4),
+        (" sliding-window", 4, 8),
+        (" sliding-log", 8, 4),
+        (" fixed-window", 4, 8),
+        (" rolling-window", 8, 4),
+        (" interval-refill", 4, 8),
+    ] {
+        // given two processes, of which one knows the old quota, and the other the new one
+        let quota = |limit: u64| format!("{limit}/h{algorithm}");
+        let row = Arc::new(Mutex::new(quota(old)));
+        let knows_old = process(&row, HOUR).await;
+        let knows_new = process(&row, Duration::ZERO).await;
+        for turns in 0..3 {
+            let user = format!("{old} to {new}{algorithm}, {turns}");
+            *row.lock().unwrap() = quota(old);
+            for limiter in [&knows_old, &knows_new] {
+                assert!(spends(limiter, &user, 0).await);
+            }
+            *row.lock().unwrap() = quota(new);
+            let asked = knows_new.check("api", &*user).cost(0).await.unwrap();
+            assert_eq!(asked.verdicts()[0].limit(), new);
+
+            // when both take all that they get, in turns or one after the other
+            let mut passed = [0, 0];
+            for turn in 0..40 {
+                let which = match turns {
+                    0 => turn % 2,
+                    first => (first + turn / 20) % 2,
+                };
+                let limiter = [&knows_old, &knows_new][which];
+                passed[which] += u64::from(spends(limiter, &user, 1).await);
+            }
+
+            // then a bucket has admitted as long as it takes to refill, and a window as many as the larger quota allows
+            if algorithm.is_empty() {
+                assert_eq!(passed[0] * new + passed[1] * old, old * new, "{user}");
+            } else {
+                assert_eq!(passed[0] + passed[1], old.max(new), "{user}");
+            }
+            for limiter in [&knows_old, &knows_new] {
+                assert!(!spends(limiter, &user, 1).await, "{user}");
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Bans, while a deploy runs two versions of the library: one that knows bans, and one from before.
+//! Bans, classes and stated quotas, while a deploy runs two versions of the library: one that knows them, and one from before.
 
 #![allow(
     clippy::panic,
@@ -10,10 +10,11 @@ mod common;
 
 use std::time::Duration;
 
+use common::line::{NOW_US, set_clock};
 use common::{Patience, older};
 use tollgate::key::Header;
-use tollgate::{Ban, Limiter, Policy, Share};
-use tollgate_redis::RedisBackend;
+use tollgate::{Ban, Key, Limiter, Policy, QuotaLookup, Share};
+use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Standalone;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -28,8 +29,11 @@ fn api() -> Policy {
 }
 
 async fn process(url: &str, policy: Policy) -> Limiter {
-    let backend = RedisBackend::builder(url).patient();
-    let backend = backend.connect().await.unwrap();
+    process_by(RedisBackend::builder(url), policy).await
+}
+
+async fn process_by(builder: RedisBackendBuilder, policy: Policy) -> Limiter {
+    let backend = builder.patient().connect().await.unwrap();
     let limiter = Limiter::builder().policy(policy).backend(backend);
     limiter.build().unwrap()
 }
@@ -128,4 +132,58 @@ async fn a_version_without_classes_spends_what_is_kept_and_leaves_a_state_in_whi
     assert!(newer_says("alice", true).await);
     assert!(newer_says("alice", true).await);
     assert!(!newer_says("alice", true).await);
+}
+
+/// The older has the policy's own quota for each customer. The newer has the one that the database states. Windows and logs are
+/// in `tests/tests/quota_lookups.rs`: the script of then has only its buckets here.
+#[tokio::test]
+async fn a_version_without_stated_quotas_decides_by_its_own_quota_and_both_charge_one_budget() {
+    const TEST: &str =
+        "a_version_without_stated_quotas_decides_by_its_own_quota_and_both_charge_one_budget";
+
+    if let Some((url, question)) = older::question() {
+        let (own, customer) = question.split_once(" of ").unwrap();
+        let builder = RedisBackend::builder(&url).clock("clock").patient();
+        return older::ask(builder, Policy::new("api", own), customer).await;
+    }
+    let server = Standalone::start();
+    set_clock(&server, NOW_US);
+    for (own, stated, spent_before, at_older, at_newer) in [
+        // A bucket keeps how long it takes until it is full again: half a day, a quarter of one, and a whole one.
+        ("4/day", "8/day", 4, 2, 0),
+        ("4/day", "2/day", 1, 2, 0),
+        ("4/day", "4/day", 3, 1, 0),
+        // A debt of a day is more than the older's budget of an hour can have, and stays all the same.
+        ("4/h", "8/day", 8, 0, 0),
+        // The older's four take an hour, which is less than one of the newer's eight.
+        ("4/h", "8/day", 0, 4, 7),
+        // Another algorithm has a state of its own.
+        ("2/day", "3/day sliding-log", 3, 2, 0),
+    ] {
+        let customer = format!("{own} {stated} {spent_before}").replace([' ', '/'], "-");
+        let lookup = QuotaLookup::new(MINUTE, move |_: Key| async move { Ok::<_, String>(stated) });
+        let policy = Policy::new("api", own).key(Header::new("x-customer"));
+        let builder = RedisBackend::builder(&server.url()).clock("clock");
+        let newer = process_by(builder, policy.quota_by_async(lookup)).await;
+        let newer_passes = async |most: usize| {
+            for passed in 0..most {
+                let checked = newer.check("api", &*customer).await.unwrap();
+                assert!(checked.undecided().is_none(), "{:?}", checked.undecided());
+                if !checked.is_allowed() {
+                    return passed;
+                }
+            }
+            most
+        };
+        assert_eq!(newer_passes(spent_before).await, spent_before, "{customer}");
+
+        let question = format!("{own} of {customer}");
+        for passes in (0..=at_older).map(|passed| passed < at_older) {
+            let said = older::answer(&server, TEST, &question);
+            assert_eq!(said, passes.to_string(), "{customer}");
+        }
+
+        assert_eq!(newer_passes(100).await, at_newer, "{customer}");
+        assert_eq!(older::answer(&server, TEST, &question), "false");
+    }
 }
