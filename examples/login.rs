@@ -5,8 +5,14 @@
 //! ali` are one account in the database, so they are one budget too.
 //!
 //! Five failed logins ban the pair of address and account for a quarter of an hour, and even the right password does not pass
-//! then. A ban of the account alone would be a weapon: any caller that knows a name could lock its owner out. The pair bans the
-//! guesser and no one else, and the budget of the account slows down a guesser with many addresses.
+//! then. A ban of the account alone would be a weapon: any caller that knows a name could keep its owner out for a quarter of an
+//! hour with five guesses. The pair bans the guesser and no one else: the owner logs in from another address.
+//!
+//! A guesser with many addresses is slowed down by the budget of the account. That has a price: strangers at four addresses spend
+//! the budget with twenty failed logins, and keep the owner out as well. A unit comes back every three minutes, and they may
+//! spend that one too, from ever new addresses. Without this budget they would have five guesses from each address every quarter
+//! of an hour. If your users cannot pay the price, give each device on which they have logged in a signed cookie, and charge its
+//! attempts to a budget of the device instead of the account's.
 
 use std::time::Duration;
 
@@ -57,8 +63,8 @@ async fn login(Form(login): Form<Login>) -> (StatusCode, String) {
     }
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// The limits of failed logins.
+pub(crate) fn policies() -> [Policy; 3] {
     let is_wrong = |response: &ResponseView<'_>| response.status() == StatusCode::UNAUTHORIZED;
     let failed = |name, quota| {
         Policy::new(name, quota)
@@ -68,31 +74,35 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let account = Account(FormField::new("user"));
     let five_in_ten_minutes = Ban::after(5, Duration::from_secs(600));
-    let limiter = Limiter::builder()
-        .policy(failed("guesses-of-an-address", Quota::per_minute(10)))
-        .policy(failed("guesses-at-an-account", Quota::per_hour(20)).key(account.clone()))
-        .policy(
-            failed("guesser", Quota::per_minute(10))
-                .key((ClientIp, account))
-                .ban(five_in_ten_minutes.lasting(Duration::from_secs(900)))
-                .strike_if(is_wrong),
-        )
-        .build()?;
+    [
+        failed("guesses-of-an-address", Quota::per_minute(10)),
+        failed("guesses-at-an-account", Quota::per_hour(20)).key(account.clone()),
+        failed("guesser", Quota::per_minute(10))
+            .key((ClientIp, account))
+            .ban(five_in_ten_minutes.lasting(Duration::from_secs(900)))
+            .strike_if(is_wrong),
+    ]
+}
 
+pub(crate) fn app(limiter: &Limiter) -> Router {
     // The user's name is in the body, so a layer of its own reads that first, up to a limit.
     let limits = ServiceBuilder::new()
         .layer(BufferBodyLayer::new(4_096))
         .layer(RateLimitLayer::new(limiter));
-    let app = Router::new()
+    Router::new()
         .route("/login", post(login))
-        .route_layer(limits);
+        .route_layer(limits)
+}
 
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let limiter = Limiter::builder().policies(policies()).build()?;
     let tries = [
         "curl -i -d 'user=ali&password=open sesame' URL/login    # as often as you like",
         "curl -i -d 'user=ali&password=guess' URL/login          # five times, and then not for a quarter of an hour",
     ];
     serve(
-        app,
+        app(&limiter),
         "failed logins are limited, and guessers are banned",
         &tries,
     )

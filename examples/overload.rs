@@ -38,10 +38,11 @@ const EXPORTS_AT: f64 = 0.25;
 const EXPORTERS: usize = 60;
 const BUYERS: usize = 4;
 const CHECKOUTS_EACH: usize = 10;
+pub(crate) const CHECKOUTS: usize = BUYERS * CHECKOUTS_EACH;
 
 /// The most that stand in the queue before a checkout if exports are refused: those that were let in below a quarter, and the other
 /// checkouts.
-const MOST_AHEAD: usize = ROOM / 4 + BUYERS - 1;
+pub(crate) const MOST_AHEAD: usize = ROOM / 4 + BUYERS - 1;
 
 struct Shop {
     places: Semaphore,
@@ -89,16 +90,16 @@ fn class(request: &RequestView<'_>) -> Option<&'static str> {
 }
 
 /// The answers to a run.
-#[derive(Default)]
-struct Outcome {
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
     /// The requests ahead of each checkout that was served.
-    ahead: Vec<usize>,
-    took: Duration,
-    exports_served: usize,
-    exports_refused: usize,
+    pub(crate) ahead: Vec<usize>,
+    pub(crate) took: Duration,
+    pub(crate) exports_served: usize,
+    pub(crate) exports_refused: usize,
 }
 
-async fn run(shedding: Shedding) -> Result<Outcome, Box<dyn Error>> {
+pub(crate) async fn run(shedding: Shedding) -> Result<Outcome, Box<dyn Error>> {
     let queue = PressureGauge::new();
     let limiter = Limiter::builder()
         .classes(["critical", "batch"], key::from_fn(class))
@@ -155,11 +156,15 @@ fn export_for_ever(shop: SocketAddr) -> (JoinHandle<()>, Arc<Exports>) {
     let client = async move {
         loop {
             match ask(shop, "/export").await {
-                Some((200, _)) => counts.served.fetch_add(1, Ordering::Relaxed),
-                _ => {
+                Some(Answer::Served(_)) => counts.served.fetch_add(1, Ordering::Relaxed),
+                Some(Answer::Refused) => {
                     // The answer says five seconds or more. This client is impatient.
                     sleep(2 * WORK).await;
                     counts.refused.fetch_add(1, Ordering::Relaxed)
+                }
+                None => {
+                    sleep(WORK).await;
+                    continue;
                 }
             };
         }
@@ -171,23 +176,38 @@ fn export_for_ever(shop: SocketAddr) -> (JoinHandle<()>, Arc<Exports>) {
 async fn check_out(shop: SocketAddr) -> Vec<usize> {
     let mut ahead = Vec::new();
     for _ in 0..CHECKOUTS_EACH {
-        if let Some((200, body)) = ask(shop, "/checkout").await {
-            ahead.extend(body.parse::<usize>().ok());
+        if let Some(Answer::Served(before)) = ask(shop, "/checkout").await {
+            ahead.push(before);
         }
     }
     ahead
 }
 
-/// The status and the body of the answer.
-async fn ask(shop: SocketAddr, path: &str) -> Option<(u16, String)> {
+enum Answer {
+    /// 200, with the number of requests that waited before this one.
+    Served(usize),
+    /// 503, with the time to come back, which is five seconds or more.
+    Refused,
+}
+
+/// The answer, if it is one of the two.
+async fn ask(shop: SocketAddr, path: &str) -> Option<Answer> {
     let mut connection = TcpStream::connect(shop).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n\r\n");
     connection.write_all(request.as_bytes()).await.ok()?;
     let mut answer = String::new();
     connection.read_to_string(&mut answer).await.ok()?;
-    let status = answer.split(' ').nth(1)?.parse().ok()?;
-    let (_, body) = answer.split_once("\r\n\r\n")?;
-    Some((status, body.to_owned()))
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    match head.split(' ').nth(1)? {
+        "200" => body.parse().ok().map(Answer::Served),
+        "503" => {
+            let mut lines = head.lines();
+            let seconds = lines.find_map(|line| line.strip_prefix("retry-after: "))?;
+            let seconds: u64 = seconds.parse().ok()?;
+            (seconds >= 5).then_some(Answer::Refused)
+        }
+        _ => None,
+    }
 }
 
 fn tell(how: &str, outcome: &Outcome) -> Result<usize, Box<dyn Error>> {
@@ -195,7 +215,7 @@ fn tell(how: &str, outcome: &Outcome) -> Result<usize, Box<dyn Error>> {
     println!(
         "{how}: {} of {} checkouts served in {:.1} s, behind {most} others at most; exports: {} served, {} refused",
         outcome.ahead.len(),
-        BUYERS * CHECKOUTS_EACH,
+        CHECKOUTS,
         outcome.took.as_secs_f32(),
         outcome.exports_served,
         outcome.exports_refused,
@@ -203,16 +223,18 @@ fn tell(how: &str, outcome: &Outcome) -> Result<usize, Box<dyn Error>> {
     Ok(*most)
 }
 
+pub(crate) fn shedding() -> Shedding {
+    Shedding::at([("batch", EXPORTS_AT)])
+}
+
 // On one thread a request that was let in stands in the queue before the next is asked, so that the bound is exact.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let shedding = || Shedding::at([("batch", EXPORTS_AT)]);
-
     let on_trial = tell("on trial", &run(shedding().shadow()).await?)?;
     let shed = run(shedding()).await?;
     let most = tell("shedding", &shed)?;
 
-    if most > MOST_AHEAD || shed.ahead.len() < BUYERS * CHECKOUTS_EACH {
+    if most > MOST_AHEAD || shed.ahead.len() < CHECKOUTS {
         return Err(format!("a checkout stood behind {most}, or was refused").into());
     }
     if on_trial < 2 * most {
