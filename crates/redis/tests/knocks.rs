@@ -166,7 +166,8 @@ async fn ten_thousand_knocks_in_a_second_read_two_states_in_each_call_and_write_
     }
 }
 
-/// The server's instructions for each of so many knocks, of which so many share a call.
+/// The server's instructions for each of so many knocks, of which so many share a call. They come in a few rounds, and the cheapest
+/// counts: the server's timer rings once a second and is counted too, so that a busy machine makes a round dearer, never cheaper.
 async fn instructions_of_each(
     server: &Standalone,
     caller: &Caller,
@@ -174,15 +175,22 @@ async fn instructions_of_each(
     together: u32,
     knocks: u32,
 ) -> u64 {
-    let (_so_far, before) = (server.instructions(), caller.backend.stats());
-    for _ in 0..knocks / together {
-        caller.knock(charges, together).await;
+    const ROUNDS: u32 = 3;
+
+    let calls = knocks / ROUNDS / together;
+    let mut least = u64::MAX;
+    for _ in 0..ROUNDS {
+        let (_so_far, before) = (server.instructions(), caller.backend.stats());
+        for _ in 0..calls {
+            caller.knock(charges, together).await;
+        }
+        least = least.min(server.instructions());
+        assert_eq!(
+            caller.backend.stats().calls - before.calls,
+            u64::from(calls)
+        );
     }
-    caller.knock(charges, knocks % together).await;
-    let instructions = server.instructions();
-    let calls = caller.backend.stats().calls - before.calls;
-    assert_eq!(calls, u64::from(knocks.div_ceil(together)));
-    instructions / u64::from(knocks)
+    least / u64::from(calls * together)
 }
 
 /// A server under valgrind keeps no pace, so the number that shares a call is given. Of 10,000 knocks a second it is one if a call
@@ -191,7 +199,6 @@ async fn instructions_of_each(
 async fn a_knock_that_shares_its_call_costs_redis_no_more_than_a_denial_and_a_lone_one_half_more() {
     let server = Standalone::start_counted();
     let caller = Caller::at(&server, 1).await;
-    // The server's timer is counted too, on the slower side of a busy machine as well: a knock took 0.93 to 0.95 of a denial.
     for (together, knocks, most) in [
         (1, KNOCKS / 5, 1.5),
         (2, KNOCKS / 5, 1.1),
