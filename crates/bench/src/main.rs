@@ -17,6 +17,7 @@ mod contender;
 mod grow;
 mod load;
 mod measure;
+mod punctual;
 mod recorded;
 mod redis_instructions;
 mod serve;
@@ -73,6 +74,8 @@ enum What {
         /// Only the cases with these words in their names, and those beside which they stand
         words: Option<String>,
     },
+    /// Measures how long after their turns waits end, beside tokio's timers for the same instants
+    Punctual,
     /// Drives a Redis backend and prints one line of JSON
     Load(load::Load),
 }
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         What::Serve(serve) => serve.run(),
         What::Grow(grow) => grow.run(),
         What::RedisInstructions { words } => redis_instructions::run(words.as_deref()),
+        What::Punctual => punctual::run(),
         What::Load(load) => load.run(),
     };
     match result {
