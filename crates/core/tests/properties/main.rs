@@ -24,6 +24,7 @@ mod grants;
 mod ids;
 mod numbers;
 mod pitfalls;
+mod places;
 mod retry_after;
 mod shares;
 #[path = "../support/mod.rs"]

@@ -10,7 +10,7 @@ use crate::support::runner::check;
 use crate::support::steps::{Amount, Span, amounts, spans, starts};
 
 /// A quota as three classes see it, the most important first, and the units that each leaves to those before it.
-type Classes = [(Quota, u64); 3];
+pub(crate) type Classes = [(Quota, u64); 3];
 
 /// This quota with two shares, in sixteenths of a full budget. `None` if nothing would be left.
 fn kept(quota: Quota, [first, second]: [u64; 2]) -> Option<Classes> {
@@ -34,7 +34,7 @@ fn kept(quota: Quota, [first, second]: [u64; 2]) -> Option<Classes> {
 }
 
 /// Three classes of a quota that this draws.
-fn classes(quotas: impl Strategy<Value = Quota>) -> impl Strategy<Value = Classes> {
+pub(crate) fn classes(quotas: impl Strategy<Value = Quota>) -> impl Strategy<Value = Classes> {
     (quotas, [1_u64..=15, 0_u64..=14])
         .prop_filter_map("nothing is left", |(quota, shares)| kept(quota, shares))
 }

@@ -1,14 +1,15 @@
 //! Held limits against the model: calls of several processes in random orders, late ones among them, by a clock that steps.
 
 mod orders;
+mod shares;
 
 use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Scope, Snapshot, State, States,
-    Timestamp, decide,
+    Charge, Concurrent, Decision, FailureKind, Key, Mode, Quota, Receipt, Scope, Snapshot, State,
+    States, Timestamp, decide,
 };
 use tollgate_testkit::Standalone;
 
@@ -112,6 +113,8 @@ fn held(units: u64) -> State {
         generation_us: 0,
     })
 }
+
+type Answer = Result<Option<Decision>, FailureKind>;
 
 struct Both(Vec<(String, State)>, Vec<usize>);
 
@@ -416,7 +419,8 @@ impl Fleet {
         (outcomes, reclaimed)
     }
 
-    fn call(&mut self, from: From, wishes: &[Wish]) {
+    /// The script's answers, which are the model's.
+    fn call(&mut self, from: From, wishes: &[Wish]) -> Vec<Answer> {
         let (outcomes, reclaimed) = self.ask(from, wishes);
         let requests: Vec<_> = wishes.iter().map(Wish::request).collect();
         let names: BTreeSet<String> = { requests.iter() }
@@ -434,20 +438,24 @@ impl Fleet {
         if free > 0 {
             self.note("reclaimed");
         }
+        let mut answers = Vec::new();
         for (position, outcome) in outcomes {
             let expected = self.expect(from, &wishes[position], &mut working);
             let kind = |outcome: Outcome| outcome.map_err(|error| error.kind());
+            let answer = kind(outcome);
             assert_eq!(
-                kind(outcome),
+                answer,
                 kind(expected),
                 "{:?} by {from:?}",
                 requests[position]
             );
+            answers.push(answer);
         }
         for name in &names {
             self.keys.get_mut(name).unwrap().tidy(from.holder);
             self.compare(name, from, wishes);
         }
+        answers
     }
 
     fn compare(&mut self, name: &str, from: From, wishes: &[Wish]) {
