@@ -376,6 +376,13 @@ async fn limiters_that_name_other_shares_keep_each_its_own_of_one_budget() {
 }
 
 #[test]
+fn the_name_of_a_class_may_have_64_bytes() {
+    let policy = Policy::new("api", TEN).class_by(Header::new("x-class"));
+    let policy = policy.keep_for(&"x".repeat(64), Share::percent(20));
+    assert!(Limiter::builder().policy(policy).build().is_ok());
+}
+
+#[test]
 fn classes_that_make_no_sense_are_refused_with_their_policy() {
     let wait = Duration::from_secs(1);
     let plain = || Policy::new("api", TEN);
@@ -412,6 +419,10 @@ fn classes_that_make_no_sense_are_refused_with_their_policy() {
             "class \"a\": two classes have this name",
         ),
         (keeps("", 20), "class \"\": invalid name; use 1 to 64 bytes"),
+        (
+            keeps(&"x".repeat(65), 20),
+            "class \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\": invalid name; use 1 to 64 bytes",
+        ),
         (
             by(),
             "classes: `class_by` names classes, and no share is kept for any: add `keep_for`",

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate::{Limiter, OnFailure, Policy, Quota, RedisBackend, Share};
+use tollgate::{Ban, Limiter, OnFailure, Policy, Quota, RedisBackend, Share};
 use tollgate_testkit::{Log, Standalone};
 
 fn policy(name: &str, rule: OnFailure) -> Policy {
@@ -60,6 +60,55 @@ async fn each_rule_acts_while_redis_is_gone_and_none_when_it_is_back() {
     assert_eq!(allowed(&limiter, "closed", 6).await, 3);
     assert_eq!(allowed(&limiter, "open", 6).await, 4);
     assert_eq!(allowed(&limiter, "local", 6).await, 4);
+}
+
+/// The process cannot know the bans of Redis, and keeps its own for the outages alone.
+#[tokio::test]
+async fn a_banned_caller_meets_the_share_of_the_process_and_its_bans_until_redis_is_back() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let mut server = Standalone::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let backend = RedisBackend::builder(&server.url()).deadline(Duration::from_secs(5));
+    let ban = Ban::after(2, HOUR).lasting(3 * HOUR);
+    let policy = policy("login", OnFailure::Local(Share::one_in(2))).ban(ban);
+    let limiter = Limiter::builder()
+        .policy(policy)
+        .backend(backend.connect().await.unwrap())
+        .build()
+        .unwrap();
+    limiter.ban("login", "anyone", 2 * HOUR).await.unwrap();
+    assert_eq!(allowed(&limiter, "login", 3).await, 0);
+
+    server.kill();
+    let mut share = [false; 6];
+    for passes in &mut share {
+        *passes = allowed(&limiter, "login", 1).await == 1;
+    }
+    let refused = limiter.check("login", "anyone").await.unwrap();
+    server.restart();
+
+    // Half of the budget passes. The denials are strikes in the process, and ban there.
+    assert_eq!(share, [true, true, false, false, false, false]);
+    let local = refused.retry_after().unwrap();
+    assert!(local > 2 * HOUR && local <= 3 * HOUR, "{local:?}");
+    // The ban in Redis is in force as before, and the denials in the process have changed nothing there.
+    let back = async {
+        loop {
+            if let Ok(left) = limiter.banned("login", "anyone").await {
+                return left.unwrap();
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let left = timeout(Duration::from_secs(30), back).await.unwrap();
+    assert!(left > HOUR && left <= 2 * HOUR, "{left:?}");
+    let refused = limiter.check("login", "anyone").await.unwrap();
+    assert!(
+        refused
+            .retry_after()
+            .is_some_and(|until| until > HOUR && until <= left)
+    );
+    limiter.unban("login", "anyone").await.unwrap();
+    assert_eq!(allowed(&limiter, "login", 6).await, 4);
 }
 
 /// The most that `OnFailure::Local` may admit: Redis's budget, and for each process its share, however often there is an outage.

@@ -570,6 +570,17 @@ async fn new_policies_change_nothing_about_what_is_shed() {
 }
 
 #[test]
+fn the_most_classes_the_longest_name_and_the_longest_wait_are_allowed() {
+    let gauge = PressureGauge::new();
+    let mut names: Vec<_> = (0..63).map(|n| format!("c{n}")).collect();
+    names.push("x".repeat(64));
+    let day = Duration::from_secs(24 * 60 * 60);
+    let builder = Limiter::builder().policy(api()).classes(names, Global);
+    let limiter = builder.shed(&gauge, Shedding::at([("c1", 0.5)]).retry_after(day));
+    assert!(limiter.build().is_ok());
+}
+
+#[test]
 fn what_means_nothing_is_refused_with_its_reason() {
     let gauge = PressureGauge::new();
     let builder = || Limiter::builder().policy(api());

@@ -216,6 +216,12 @@ mod tests {
         ("/sys/fs/cgroup/cpuacct/cpuacct.usage", "5000000000\n"),
     ];
 
+    #[test]
+    fn a_machine_is_busy_in_all_ticks_but_those_of_idling_and_of_waiting_for_a_disk() {
+        let host = host("cpu  1 20 300 4000 50000 600000 7000000 80000000 9 9\n").unwrap();
+        assert_eq!((host.busy, host.all), (87_600_321, 87_654_321));
+    }
+
     const STAT: &str = "cpu  2065260 7494 260564 781818 7384 0 24309 564 90 0\ncpu0 1023385 3565 125684 406977 2204 0 11816 282 0 0\n";
 
     /// The level after a second in which these files have changed.
