@@ -573,10 +573,11 @@ async fn new_policies_change_nothing_about_what_is_shed() {
 fn the_most_classes_the_longest_name_and_the_longest_wait_are_allowed() {
     let gauge = PressureGauge::new();
     let mut names: Vec<_> = (0..63).map(|n| format!("c{n}")).collect();
-    names.push("x".repeat(64));
+    let longest = "x".repeat(64);
+    names.push(longest.clone());
     let day = Duration::from_secs(24 * 60 * 60);
     let builder = Limiter::builder().policy(api()).classes(names, Global);
-    let limiter = builder.shed(&gauge, Shedding::at([("c1", 0.5)]).retry_after(day));
+    let limiter = builder.shed(&gauge, Shedding::at([(longest, 0.5)]).retry_after(day));
     assert!(limiter.build().is_ok());
 }
 
