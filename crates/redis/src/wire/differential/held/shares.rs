@@ -32,7 +32,7 @@ impl Shares {
     }
 }
 
-/// What happens to a call and to its answer.
+/// The fate of a call and of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Answered,
@@ -213,7 +213,7 @@ impl Sim {
         of.books.begin();
         let units = of.books.known(&name()).unwrap();
         let ticket = of.books.departs();
-        // What is told is what runs.
+        // The books count exactly the requests that run.
         assert_eq!(units, of.running.iter().map(|one| one.units).sum::<u64>());
         (of.in_doubt, of.told_ms) = ([0; 3], time_ms);
         let tell = Wish::Tell(KEY.to_owned(), units);
