@@ -65,8 +65,8 @@ fn outlives(builder: &RedisBackendBuilder, stall: impl Fn(), go_on: impl Fn()) {
             .collect();
         first.block_on(async { sleep(Duration::from_millis(50)).await });
 
-        // when the runtime of the backend ends
-        first.shutdown_background();
+        // when the runtime of the backend ends, and all of its tasks with it
+        first.shutdown_timeout(TO_END);
 
         // then it is told, and so are all later callers
         second.block_on(async {
