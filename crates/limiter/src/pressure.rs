@@ -115,7 +115,7 @@ impl Pressure {
                 let now = Instant::now();
                 let level = sample.level_since(&before.1, now - before.0);
                 before = (now, sample);
-                level.map_or(smooth.level(), |level| smooth.add(level))
+                smooth.add(level)
             });
             fallible.level(level)
         })
@@ -341,6 +341,12 @@ mod tests {
         eventually("it rises again", || pressure.level() > 0.9);
         folder.lock().unwrap().files.clear();
         eventually("it is gone", || pressure.level() == 0.0);
+    }
+
+    #[test]
+    fn the_files_are_those_of_the_machine() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/pressure.rs");
+        assert_eq!(read(path).unwrap(), include_str!("pressure.rs"));
     }
 
     #[test]

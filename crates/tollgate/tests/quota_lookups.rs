@@ -316,6 +316,24 @@ async fn an_answer_that_the_policy_could_not_have_is_an_error_of_that_answer_alo
 }
 
 #[tokio::test]
+async fn an_answer_has_as_many_quotas_and_log_entries_as_fit() {
+    let states = async |own: usize, answer: Allowance| {
+        let database = Database::default().with("a", answer);
+        let policy = Policy::new("api", vec![Quota::per_hour(2); own]);
+        let policy = policy.key(Header::new("x-customer"));
+        left(&limiter(policy.quota_by_async(database.lookup())).0, "a").await
+    };
+    let quotas = |number| vec![Quota::per_hour(9); number].into();
+
+    assert_eq!(states(1, quotas(4)).await, 9);
+    // As many as the policy's own, if these are more.
+    assert_eq!(states(5, quotas(5)).await, 9);
+    assert_eq!(states(5, quotas(6)).await, 2);
+    let logs = ["1000/h sliding-log", "24/h sliding-log"];
+    assert_eq!(states(1, logs.into()).await, 24);
+}
+
+#[tokio::test]
 async fn windows_of_ever_other_lengths_are_refused_and_take_no_memory_for_good() {
     let database = Database::default();
     let policy = Policy::new("windows", Quota::per_hour(2)).key(Header::new("x-customer"));
@@ -385,14 +403,21 @@ fn what_makes_no_sense_beside_a_lookup_is_refused_when_the_limiter_is_built() {
         refusal(vec![api().quota_by_async(lookup()), beside]),
         "policies \"api\" and \"api-4\": headers call a quota of both \"api-4\"; give one of them another name"
     );
-    let nine = (0..9).map(|n| {
-        let policy =
-            Policy::new(&format!("p{n}"), Quota::per_hour(1)).key(Header::new("x-customer"));
-        policy.quota_by_async(lookup())
-    });
+    let asking = |n| {
+        let policy = Policy::new(&format!("p{n}"), Quota::per_hour(1));
+        policy
+            .key(Header::new("x-customer"))
+            .quota_by_async(lookup())
+    };
     assert_eq!(
-        refusal(nine.collect()),
+        refusal((0..9).map(asking).collect()),
         "36 quotas could meet in one request, and at most 32 are decided together"
+    );
+    // A ban of the policy is beside each answer.
+    let banning = |n| asking(n).ban(Ban::after(2, MINUTE).lasting(MINUTE));
+    assert_eq!(
+        refusal((0..7).map(banning).collect()),
+        "35 quotas could meet in one request, and at most 32 are decided together"
     );
 }
 

@@ -286,6 +286,29 @@ async fn the_log_hears_once_of_a_database_that_fails_and_of_no_identity() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_means_nothing_ends_a_spell_of_failures_if_it_is_in_time() {
+    for (takes_ms, ends) in [(0, 1), (300, 0)] {
+        let log = Log::default();
+        let _guard = log.listen();
+        let database = Database::that_says(Err("connection refused"));
+        let api = Policy::new("api", Quota::per_hour(OWN)).key(Header::new("x-api-key"));
+        let limiter = Limiter::from(api.cost(OWN).quota_by_async(database.lookup()));
+        quota_of(&limiter, "a").await;
+
+        database.now_says(Ok(Some(1)));
+        database.takes(Duration::from_millis(takes_ms));
+        sleep(Duration::from_secs(1)).await;
+        quota_of(&limiter, "a").await;
+        sleep(Duration::from_secs(1)).await;
+
+        let text = log.text();
+        assert!(text.contains("a cost of 2 never passes"), "{text}");
+        let told = text.matches("quotas can be asked for again").count();
+        assert_eq!(told, ends, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn so_many_quotas_are_asked_for_at_a_time_and_so_many_are_remembered() {
     let database = Database::that_says(Ok(Some(STATED)));
     database.takes(Duration::from_millis(100));

@@ -272,4 +272,21 @@ mod tests {
             assert_eq!(is_told(), told, "at {part}");
         }
     }
+
+    #[test]
+    fn the_log_does_not_hear_of_a_signal_that_swings() {
+        let (mut log, level) = (Log::default(), Level::of(0.7).unwrap());
+        let mut closes = |told_at| {
+            log.told_at = told_at;
+            log.turned(false, level, false);
+            let is_told = log.is_told;
+            log.turned(true, level, false);
+            is_told
+        };
+        let now = Instant::now();
+        assert!(closes(None));
+        // A time ahead has passed by nothing, on a slow machine as well.
+        assert!(!closes(Some(now + BETWEEN_LINES)));
+        assert!(closes(now.checked_sub(BETWEEN_LINES)));
+    }
 }

@@ -24,7 +24,7 @@ const PATIENCE: u32 = 10;
 const BACK_OFF: Duration = Duration::from_secs(1);
 /// The number of failures in a row that are an outage. One identity is then asked for in each [`BACK_OFF`].
 const OUTAGE: u32 = 5;
-/// The time for which the log hears of no further outage.
+/// The time between two lines of the log of one kind.
 const QUIET: Duration = Duration::from_secs(60);
 /// The most identities that are remembered: about 1 MB with their tiers, and about 22 MB with one quota each.
 const MOST: usize = 10_000;
@@ -115,11 +115,17 @@ pub(super) struct Memory {
     quiet_until: Option<Instant>,
     /// True if the log has heard of failures, and not yet of their end.
     is_failing: bool,
-    warned_at: Option<Instant>,
-    /// The time at which the log heard of an answer that means nothing.
-    flaw_told_at: Option<Instant>,
-    /// The time at which the log heard of a quota whose budget begins full.
-    fresh_told_at: Option<Instant>,
+    outages: RareLine,
+    /// Answers that mean nothing.
+    flaws: RareLine,
+    /// Quotas whose budgets begin full.
+    fresh: RareLine,
+}
+
+/// A kind of line that the log hears once in each [`QUIET`].
+#[derive(Default)]
+struct RareLine {
+    told_at: Option<Instant>,
 }
 
 /// The cached knowledge about one identity.
@@ -317,35 +323,13 @@ impl Memory {
 
     /// True if the log is to hear of it.
     fn failed(&mut self, now: Instant) -> bool {
-        let told_lately = self.warned_at.is_some_and(|at| now < at + QUIET);
-        let tells = !self.is_failing && !told_lately;
-        if tells {
-            self.warned_at = Some(now);
-        }
+        let tells = !self.is_failing && self.outages.is_due(now);
         self.is_failing = true;
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if self.failures_in_a_row >= OUTAGE {
             self.quiet_until = Some(now + BACK_OFF);
         }
         tells
-    }
-
-    /// True if the log is to hear that an answer means nothing.
-    fn tells_flaw(&mut self, now: Instant) -> bool {
-        let told_lately = self.flaw_told_at.is_some_and(|at| now < at + QUIET);
-        if !told_lately {
-            self.flaw_told_at = Some(now);
-        }
-        !told_lately
-    }
-
-    /// True if the log is to hear of a quota whose budget begins full.
-    fn tells_fresh(&mut self, now: Instant) -> bool {
-        let told_lately = self.fresh_told_at.is_some_and(|at| now < at + QUIET);
-        if !told_lately {
-            self.fresh_told_at = Some(now);
-        }
-        !told_lately
     }
 
     /// True if a spell of failures is over.
@@ -355,6 +339,17 @@ impl Memory {
         let recovers = in_time && self.is_failing;
         self.is_failing &= !in_time;
         recovers
+    }
+}
+
+impl RareLine {
+    /// True if the log is to hear it now.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.told_at.is_none_or(|at| now >= at + QUIET);
+        if is_due {
+            self.told_at = Some(now);
+        }
+        is_due
     }
 }
 
@@ -404,7 +399,7 @@ impl<R> Question<R> {
             (identity.not_before, identity.under_way) = (None, None);
         }
         let fresh = former.and_then(|former| self.asked.fresh(&former, &entitlement));
-        let fresh = fresh.filter(|_| memory.tells_fresh(now));
+        let fresh = fresh.filter(|_| memory.fresh.is_due(now));
         drop(memory);
         self.tells.send_replace(Progress::Known(entitlement));
         self.tell_of_recovery(recovers);
@@ -438,7 +433,7 @@ impl<R> Question<R> {
         let now = Instant::now();
         let mut memory = self.asked.memory();
         let recovers = memory.answered(!self.is_late);
-        let tells = memory.tells_flaw(now);
+        let tells = memory.flaws.is_due(now);
         if let Some(identity) = self.identity(&mut memory) {
             identity.rest(now);
         }
@@ -484,5 +479,68 @@ impl<R> Drop for Question<R> {
             self.failed("the lookup ended without an answer");
         }
         self.asked.memory().at_a_time -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const NANOSECOND: Duration = Duration::from_nanos(1);
+
+    #[test]
+    fn a_rare_line_is_told_once_in_each_minute() {
+        let (mut line, start) = (RareLine::default(), Instant::now());
+        for (after, is_due) in [
+            (Duration::ZERO, true),
+            (Duration::ZERO, false),
+            (QUIET - NANOSECOND, false),
+            (QUIET, true),
+            (2 * QUIET - NANOSECOND, false),
+            (2 * QUIET, true),
+        ] {
+            assert_eq!(line.is_due(start + after), is_due, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn the_log_hears_of_a_spell_when_it_begins_and_when_an_answer_comes_in_time() {
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        // A late answer neither begins a spell nor ends one.
+        assert!(!memory.answered(false));
+        assert!(!memory.answered(true));
+
+        assert!(memory.failed(start));
+        assert!(!memory.failed(start + 2 * QUIET), "the same spell");
+        assert!(!memory.answered(false));
+        assert!(memory.answered(true));
+        assert!(!memory.answered(true));
+
+        assert!(memory.failed(start + 2 * QUIET));
+        assert!(memory.answered(true));
+        assert!(
+            !memory.failed(start + 3 * QUIET - NANOSECOND),
+            "the minute of another spell"
+        );
+    }
+
+    #[test]
+    fn in_an_outage_one_identity_is_asked_for_in_each_second() {
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        let rests = |memory: &Memory, after| memory.is_at_rest(&Key::from("other"), start + after);
+        for _ in 1..OUTAGE {
+            memory.failed(start);
+        }
+        assert!(!rests(&memory, Duration::ZERO));
+        memory.failed(start);
+        assert!(rests(&memory, SECOND - NANOSECOND));
+        assert!(!rests(&memory, SECOND));
+
+        // While the answer of the one is awaited, no other is asked for.
+        let (_tells, news) = watch::channel(Progress::None);
+        memory.ask(&Key::from("one"), &news, start + SECOND);
+        assert!(rests(&memory, 2 * SECOND - NANOSECOND));
+        assert!(!rests(&memory, 2 * SECOND));
     }
 }

@@ -397,7 +397,6 @@ fn stated(policy: &Arc<Policy>, answer: Allowance) -> Result<Entitlement, Config
     let mut stated = Policy {
         limits: policy.limits_of_answer(quotas)?,
         // The memory holds this policy, and must not be held by it.
-        lookup: None,
         asked: None,
         ..Policy::clone(policy)
     };

@@ -31,9 +31,7 @@ impl Groups {
             .map_err(|error| format!("cannot read {MEMBERSHIP}, which Linux has: {error}"))?;
         // A file that only the second version has, at its root.
         if read(&format!("{MOUNT}/cgroup.controllers")).is_ok() {
-            let path = path_of(&membership, |number, names| {
-                number == "0" && names.is_empty()
-            });
+            let path = path_of(&membership, |number, _| number == "0");
             let path = path.ok_or_else(|| no_group(controller))?;
             return Ok(Self::around(Version::Two, MOUNT, path));
         }
@@ -206,6 +204,17 @@ mod tests {
                 ]
             );
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_one_that_is_missing() {
+        let missing = |_: &str| Err(ErrorKind::NotFound.into());
+        assert_eq!(text("cpu.max", &missing), Ok(None));
+        let refused = |_: &str| Err(ErrorKind::PermissionDenied.into());
+        assert_eq!(
+            text("cpu.max", &refused).unwrap_err(),
+            "cannot read cpu.max: permission denied"
+        );
     }
 
     #[test]

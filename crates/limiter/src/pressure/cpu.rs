@@ -285,15 +285,19 @@ mod tests {
             assert_eq!(level(&host, &[("/proc/stat", busier)]), part(0.5));
             assert_eq!(level(&host, &[]), Ok(None));
         }
-        // The root of the second version has no `cpu.max`, and -1 means "no limit" in the first.
+        // The root of the second version has no `cpu.max`.
         let root = [IN_TWO[0], IN_TWO[1], IN_TWO[3], ("/proc/stat", STAT)];
         assert_eq!(level(&root, &[("/proc/stat", busier)]), part(0.5));
-        let mut one = IN_ONE.to_vec();
-        one.extend([
+        // In the first version -1 means "no limit", and a quota or a period of 0 would mean nothing.
+        for (file, text) in [
             ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
-            ("/proc/stat", STAT),
-        ]);
-        assert_eq!(level(&one, &[("/proc/stat", busier)]), part(0.5));
+            ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "0\n"),
+            ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "0\n"),
+        ] {
+            let mut one = IN_ONE.to_vec();
+            one.extend([(file, text), ("/proc/stat", STAT)]);
+            assert_eq!(level(&one, &[("/proc/stat", busier)]), part(0.5), "{file}");
+        }
     }
 
     #[test]

@@ -120,3 +120,39 @@ impl fmt::Debug for PressureGauge {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_testkit::Log;
+
+    use super::*;
+
+    #[test]
+    fn the_log_hears_of_the_first_nan_of_a_gauge() {
+        let log = Log::default();
+        let _guard = log.listen();
+        let gauge = PressureGauge::new();
+        let told = || log.text().matches("set to NaN").count();
+        gauge.set(0.5);
+        assert_eq!(told(), 0);
+        for _ in 0..3 {
+            gauge.set(f64::NAN);
+            assert_eq!(told(), 1);
+        }
+        assert_eq!(gauge.signal().level(), Level::of(0.5).unwrap());
+    }
+
+    #[test]
+    fn a_part_of_a_whole_is_a_level_and_a_whole_of_nothing_has_no_room() {
+        let gauge = PressureGauge::new();
+        for ((part, whole), level) in [
+            ((30, 40), 0.75),
+            ((41, 40), 1.0),
+            ((0, 5), 0.0),
+            ((0, 0), 1.0),
+        ] {
+            gauge.set_ratio(part, whole);
+            assert_eq!(gauge.signal().level(), Level::of(level).unwrap());
+        }
+    }
+}

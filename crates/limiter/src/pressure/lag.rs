@@ -26,7 +26,7 @@ impl Lag {
                 let due = Instant::now() + PERIOD;
                 sleep_until(due).await;
                 let level = level(due.elapsed(), full);
-                measured.set(smooth.add(level));
+                measured.set(smooth.add(Some(level)));
             }
         };
         Self(runtime.spawn(task).abort_handle())

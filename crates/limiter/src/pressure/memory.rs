@@ -153,11 +153,14 @@ mod tests {
             level(&IN_TWO, &[("/sys/fs/cgroup/memory.max", "max\n"), host]),
             part(0.25)
         );
-        let none = (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "9223372036854771712\n",
+        let limit = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
+        for none in ["9223372036854771712\n", "1152921504606846976\n"] {
+            assert_eq!(level(&IN_ONE, &[(limit, none), host]), part(0.25));
+        }
+        assert_eq!(
+            level(&IN_ONE, &[(limit, "1152921504606846975\n"), host]),
+            part(0.0)
         );
-        assert_eq!(level(&IN_ONE, &[none, host]), part(0.25));
         // The root of the second version has neither a limit nor a count.
         assert_eq!(level(&IN_TWO[..2], &[host]), part(0.25));
     }

@@ -45,12 +45,11 @@ impl Sampler {
 pub(super) struct SmoothLevel(Level);
 
 impl SmoothLevel {
-    pub(super) fn level(&self) -> Level {
-        self.0
-    }
-
-    pub(super) fn add(&mut self, sample: Level) -> Level {
-        self.0 = self.0.half_way_to(sample);
+    /// The level after a sample. `None` says nothing, and the level stays.
+    pub(super) fn add(&mut self, sample: Option<Level>) -> Level {
+        if let Some(sample) = sample {
+            self.0 = self.0.half_way_to(sample);
+        }
         self.0
     }
 }
@@ -88,6 +87,8 @@ impl SampleReport {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Instant;
+
+    use tollgate_testkit::Log;
 
     use super::*;
 
@@ -137,21 +138,28 @@ mod tests {
     #[test]
     fn a_smooth_level_reaches_both_ends() {
         let mut smooth = SmoothLevel::default();
-        let up: Vec<_> = (0..40).map(|_| smooth.add(Level::FULL)).collect();
+        let up: Vec<_> = (0..40).map(|_| smooth.add(Some(Level::FULL))).collect();
         assert_eq!(
             up[..3],
             [0.5, 0.75, 0.875].map(|part| Level::of(part).unwrap())
         );
         assert_eq!(up[39], Level::FULL);
-        let down = (0..40).map(|_| smooth.add(Level::NONE)).last();
+        assert_eq!(smooth.add(None), Level::FULL);
+        let down = (0..40).map(|_| smooth.add(Some(Level::NONE))).last();
         assert_eq!(down, Some(Level::NONE));
     }
 
     #[test]
-    fn a_sample_that_fails_counts_as_nothing() {
+    fn a_sample_that_fails_counts_as_nothing_and_the_log_hears_of_the_first() {
+        let log = Log::default();
+        let _guard = log.listen();
         let mut level = SampleReport::of("cpu");
-        assert_eq!(level.level(Ok(Level::FULL)), Level::FULL);
-        assert_eq!(level.level(Err("gone".to_owned())), Level::NONE);
-        assert_eq!(level.level(Ok(Level::FULL)), Level::FULL);
+        for gone in ["cpu.stat", "cpu.max", "cpu.stat"] {
+            assert_eq!(level.level(Ok(Level::FULL)), Level::FULL);
+            assert_eq!(level.level(Err(gone.to_owned())), Level::NONE);
+        }
+        let text = log.text();
+        assert_eq!(text.matches("cannot be measured").count(), 1, "{text}");
+        assert!(text.contains("cpu.stat"), "{text}");
     }
 }
