@@ -299,19 +299,19 @@ local function gcra(algorithm)
     end
     local quota = charge.quota
     local credits = credits_of(state)
-    local shows_us, shows_rest = ahead(moved_up(credits, at, full_us, full_rest))
+    local place_us, place_rest = moved_up(credits, at, full_us, full_rest)
+    local shows_us, shows_rest = ahead(place_us, place_rest)
     local left_us, left_rest = ahead(stands(state, quota))
-    local us, rest = quota.us, quota.rest
-    local more, back_in_store
+    local most_us, most_rest = shows_us, shows_rest
+    if is_before(left_us, left_rest, most_us, most_rest) then
+      most_us, most_rest = left_us, left_rest
+    end
+    local us, rest, back_in_store = quota.us, quota.rest, nil
     if quota.warm then
-      more, back_in_store = part('store').restore(state, quota, left_us, left_rest)
-      us = us + more
-    end
-    if is_before(shows_us, shows_rest, us, rest) then
-      us, rest = shows_us, shows_rest
-    end
-    if is_before(left_us, left_rest, us, rest) then
-      us, rest = left_us, left_rest
+      us, rest, back_in_store =
+        part('store').restore(state, quota, left_us, left_rest, full_us - place_us, most_us, most_rest)
+    elseif is_before(most_us, most_rest, us, rest) then
+      us, rest = most_us, most_rest
     end
     if us == 0 and rest == 0 then
       return
@@ -357,7 +357,7 @@ local function gcra(algorithm)
       turns = turns or waiting(read, ahead, stands, is_before, less, leave)
       return turns
     end
-    store = store or warming(now, is_whole, read, ahead, stands, leave)
+    store = store or warming(now, is_whole, read, ahead, stands, leave, is_before, less)
     return store
   end
 

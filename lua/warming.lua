@@ -10,7 +10,7 @@
 --
 -- Its functions come by name, and the rest as arguments: a name of the script that a function uses costs each general call 600
 -- instructions, since the server looks for it among all others.
-local function warming(now, is_whole, read, ahead, stands, leave)
+local function warming(now, is_whole, read, ahead, stands, leave, is_before, less)
   local WARMED, INNER, TICKS, SPLIT = 178, 14, 2 ^ 20, 2 ^ 14
   local byte, floor, max, min, pack, unpack = string.byte, math.floor, math.max, math.min, struct.pack, struct.unpack
 
@@ -65,15 +65,26 @@ local function warming(now, is_whole, read, ahead, stands, leave)
     return surcharge(quota, before) - surcharge(quota, after), after
   end
 
-  -- The surcharge that comes back with a charge, and the store with what it spent. If all was spent, it is unknown how much of that
-  -- was this charge's, and nothing comes back to the store.
-  local function restore(state, quota, us, rest)
-    local before = stored(state, quota, us, rest)
-    if before == 0 then
-      return 0, 0
+  -- The time (us, rest) that comes back with a charge, at most the given one, and what is then in store.
+  --
+  -- The surcharge comes back at the price of the store as it would be without the credits that moved this charge up: their surcharge
+  -- came back with them. If nothing would be in store, it is unknown how much of it this charge spent, and only the plain time comes
+  -- back. A part of the charge that has drained stays spent.
+  --
+  -- What a charge spends is less than twice its time, and so twice the time of a credit is no less than what it put into the store.
+  local function restore(state, quota, left_us, left_rest, moved, most_us, most_rest)
+    local full, before, us, rest = quota.warm * TICKS, stored(state, quota, left_us, left_rest), quota.us, quota.rest
+    local low, after = max(before - 2 * moved * TICKS, 0), before
+    if low > 0 then
+      after = min(before + quota.spent, full)
+      us = us + surcharge(quota, min(low + quota.spent, full)) - surcharge(quota, low)
     end
-    local after = min(before + quota.spent, quota.warm * TICKS)
-    return surcharge(quota, after) - surcharge(quota, before), after
+    if is_before(most_us, most_rest, us, rest) then
+      local drained, part = less(quota, us, rest, most_us, most_rest)
+      after = max(after - 2 * (drained + (part > 0 and 1 or 0)) * TICKS, before)
+      us, rest = most_us, most_rest
+    end
+    return us, rest, after
   end
 
   -- Leaves this in store, at the point (us, rest) ahead of now.

@@ -458,8 +458,8 @@ impl Decider for Gcra {
         let shows: u128 = self.ahead(place, now);
         let before: u128 = self.left(state, now);
         let mut store = self.store(state, now, before);
-        let refund = self.refund(store.as_mut(), cost);
-        let back = cmp::min(refund, cmp::min(shows, before));
+        let moved_us = full_at.us - place.us;
+        let back = self.refund(store.as_mut(), cost, moved_us, cmp::min(shows, before));
         if back == 0 {
             return;
         }

@@ -349,21 +349,23 @@ impl Model {
         let counts = self.counts(at);
         let rate = self.rate();
         let mut refund = whole(n);
-        let mut back_in_store = 0;
+        let (mut before, mut back_in_store) = (0, 0);
         if self.warms_up() {
-            let (store, surcharge) = self.restore(self.store(at), n);
+            before = self.store(at);
+            let (store, surcharge) = self.restore(before, n);
             (back_in_store, refund) = (store, whole(n) + surcharge);
         }
-        let mut is_restored = false;
+        let (mut is_restored, mut drained_us) = (false, 0);
         let was_refilled = match self.taken {
             Taken::Refilled(..) => self.refills(slip.at, at) > whole(0),
             _ => false,
         };
         match &mut self.taken {
             Taken::Level(level, since) => {
-                let undrained = ((&slip.full_at - whole(at)) * rate).max(whole(0));
-                let back = refund.min(undrained).min(counts.clone());
+                let undrained = ((&slip.full_at - whole(at)) * &rate).max(whole(0));
+                let back = refund.clone().min(undrained).min(counts.clone());
                 is_restored = back > whole(0);
+                drained_us = ceil(&((refund - &back) / rate));
                 (*level, *since) = (counts - back, at);
             }
             Taken::Refilled(owed, since) => {
@@ -381,7 +383,9 @@ impl Model {
             Taken::Held { .. } => unreachable!("it was given back above"),
         }
         if self.warms_up() && is_restored {
-            self.keep(at, back_in_store);
+            // Twice the time that has drained stays spent.
+            let stays = u128::from(2 * drained_us) << 20;
+            self.keep(at, back_in_store.saturating_sub(stays).max(before));
         }
     }
 }

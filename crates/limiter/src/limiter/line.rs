@@ -121,9 +121,9 @@ impl Turn {
         if self.timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        // The notice was made before the line is looked at, so that it is not missed.
-        let closes = self.closing.as_mut().poll(cx).is_ready();
-        if closes || self.place.0.0.line.is_closed() {
+        // Polled before the line is looked at, so that the notice is not missed.
+        let _notice = self.closing.as_mut().poll(cx);
+        if self.place.0.0.line.is_closed() {
             let error = BackendError::new(FailureKind::Unready, "no request may wait any longer");
             return Poll::Ready(Err(Rejection::Unavailable(error)));
         }

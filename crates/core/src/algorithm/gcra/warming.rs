@@ -206,10 +206,26 @@ impl Gcra {
         self.drain::<u128>(cost) + u128::from(surcharge_us) * u128::from(self.denominator)
     }
 
-    /// The time that comes back for `cost`, which goes into the store again.
-    pub(super) fn refund(&self, store: Option<&mut Store>, cost: u64) -> u128 {
-        let surcharge_us = store.map_or(0, |store| store.restore(cost));
-        self.drain::<u128>(cost) + u128::from(surcharge_us) * u128::from(self.denominator)
+    /// The time that comes back for `cost`, `most` at most, of a charge that earlier credits moved up by `moved_us`. What the charge
+    /// spent goes into the store again. A part of it that has drained stays spent.
+    pub(super) fn refund(
+        &self,
+        store: Option<&mut Store>,
+        cost: u64,
+        moved_us: u64,
+        most: u128,
+    ) -> u128 {
+        let plain: u128 = self.drain(cost);
+        let Some(store) = store else {
+            return cmp::min(plain, most);
+        };
+        let before = store.ticks;
+        let surcharge_us = store.restore(cost, moved_us);
+        let refund = plain + u128::from(surcharge_us) * u128::from(self.denominator);
+        let drained = self.point(0, refund.saturating_sub(most));
+        let stays = most_spent_in(drained.rounded_up());
+        store.ticks = cmp::max(store.ticks.saturating_sub(stays), before);
+        cmp::min(refund, most)
     }
 
     /// A point in ticks.
@@ -223,6 +239,11 @@ fn ticks_of(cold_at: ColdAt) -> u128 {
     (u128::from(cold_at.us) << BITS) + u128::from(cold_at.ticks)
 }
 
+/// No charge that takes this time spends as much of the store: a unit spends less than two of its intervals.
+fn most_spent_in(us: u64) -> u64 {
+    us.saturating_mul(2 << BITS)
+}
+
 impl Store {
     fn spend(&mut self, cost: u64) -> u64 {
         let before = self.surcharge_us();
@@ -230,34 +251,42 @@ impl Store {
         before - self.surcharge_us()
     }
 
-    /// If all was spent, it is unknown how much of that was this charge's. Then nothing comes back to the store: otherwise a credit
-    /// would return a surcharge that was never paid.
-    fn restore(&mut self, cost: u64) -> u64 {
-        if self.ticks == 0 {
+    /// The surcharge comes back at the price of the store as it would be without the credits that moved this charge up. Their
+    /// surcharge came back with them: otherwise the cold units of one charge would come back with a warm charge as well.
+    ///
+    /// If nothing would be in store, it is unknown how much of it this charge spent. Then nothing comes back to the store, or a later
+    /// credit would return a surcharge that was never paid.
+    fn restore(&mut self, cost: u64, moved_us: u64) -> u64 {
+        let low = self.ticks.saturating_sub(most_spent_in(moved_us));
+        if low == 0 {
             return 0;
         }
-        let before = self.surcharge_us();
-        let after = self.ticks.saturating_add(self.curve.spent_by(cost));
-        self.ticks = cmp::min(after, self.curve.full);
-        self.surcharge_us() - before
+        let spent = self.curve.spent_by(cost);
+        let high = cmp::min(low.saturating_add(spent), self.curve.full);
+        self.ticks = cmp::min(self.ticks.saturating_add(spent), self.curve.full);
+        self.curve.surcharge_us(high) - self.curve.surcharge_us(low)
     }
 
-    /// The surcharge for all that is in store.
     fn surcharge_us(&self) -> u64 {
-        let Curve {
+        self.curve.surcharge_us(self.ticks)
+    }
+}
+
+impl Curve {
+    /// The surcharge for all that is in store.
+    const fn surcharge_us(&self, ticks: u64) -> u64 {
+        let &Self {
             full,
             step,
             steps,
             surcharge_us,
             ..
-        } = self.curve;
-        let cold = self.ticks.saturating_sub(full - step * steps) / step;
+        } = self;
+        let cold = ticks.saturating_sub(full - step * steps) / step;
         // Rounded down twice, as in the script.
         surcharge_us * cold / steps * cold / steps
     }
-}
 
-impl Curve {
     /// The part of the store that a cost spends, all of it at most.
     const fn spent_by(&self, cost: u64) -> u64 {
         let spent = self.each.saturating_mul(cost);
