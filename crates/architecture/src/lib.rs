@@ -6,11 +6,12 @@
 //! parent does not need what it only hands on from its children. Code under `#[cfg(test)]` is not read.
 //!
 //! [`House::violations`] names each circle with the lines that close it. It also names each import that runs upward: that of a
-//! name that the crate's root defines. [`order`] reads the dependencies between crates.
+//! name that the crate's root defines. [`order`] reads the dependencies between crates, and [`files`] finds the sources.
 //!
 //! Names that macros make, and texts inside attributes, are not seen.
 
 mod circle;
+pub mod files;
 pub mod order;
 mod source;
 mod syntax;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ExprMatch, File, Item, ItemMod, Macro, Meta, Pat};
+use tollgate_architecture::files::{crates, sources};
 
 /// The crates that a new algorithm concerns.
 const CRATES: &[&str] = &[
@@ -24,27 +25,6 @@ const NAMES_AN_ALGORITHM: &[(&str, &str)] = &[(
     "limiter/src/limiter/decision_log.rs",
     "a warning about what is owed to a bucket of another quota, which only GCRA remembers",
 )];
-
-fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The sources of a crate, without the files of its tests.
-fn sources(name: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![crates().join(name).join("src")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    files
-}
 
 fn has_cfg_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
@@ -68,7 +48,7 @@ fn test_modules(file: &Path, content: &File) -> Vec<PathBuf> {
 
 /// The files of a crate that are built for users, by their path below `crates`.
 fn product(name: &str) -> Vec<(String, File)> {
-    let parsed = sources(name).into_iter().map(|file| {
+    let parsed = sources(name).unwrap().into_iter().map(|file| {
         let content = syn::parse_file(&fs::read_to_string(&file).unwrap()).unwrap();
         (file, content)
     });

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+
+use tollgate_architecture::files::{crates, product_code, sources};
 
 /// A call that few places may make: its text, and for each file the number of calls and the reason.
 struct Door {
@@ -15,45 +15,62 @@ struct Door {
 
 const DOORS: &[Door] = &[
     Door {
-        call: "backend.decide(",
+        call: ".decide(",
         places: &[
             (
                 "limiter/src/limiter/admission.rs",
-                2,
-                "the way of every request, and its straight beginning under a sole policy",
+                3,
+                "the way of every request, its straight beginning under a sole policy, and the step between the two",
             ),
-            (
-                "limiter/src/limiter/line.rs",
-                2,
-                "a request that may wait states its patience, and asks for its places when its turn has come",
-            ),
-            (
-                "limiter/src/limiter/bans.rs",
-                1,
-                "an operator bans, or asks about a ban: no request is decided",
-            ),
-        ],
-    },
-    Door {
-        call: "backend.decide_up_to(",
-        places: &[(
-            "limiter/src/limiter/admission.rs",
-            1,
-            "the way of every request, where a check asks for as much as there is",
-        )],
-    },
-    Door {
-        call: "limiter.decide(",
-        places: &[
             (
                 "limiter/src/limiter/admission/pending.rs",
                 1,
                 "every request whose plan is complete",
             ),
             (
+                "limiter/src/limiter/line.rs",
+                3,
+                "a request that may wait states its patience, or has none, and asks for its places when its turn has come",
+            ),
+            (
+                "limiter/src/limiter/bans.rs",
+                1,
+                "an operator bans, or asks about a ban: no request is decided",
+            ),
+            (
+                "limiter/src/limiter/local.rs",
+                1,
+                "the share of this process, while the backend fails",
+            ),
+            (
+                "http/src/annotation/entrance.rs",
+                1,
+                "a handler's further policies, which go the way of every request",
+            ),
+            (
+                "grpc/src/interceptor.rs",
+                1,
+                "the interceptor's own step, which goes the way of every request",
+            ),
+            (
                 "grpc/src/messages/meter.rs",
                 1,
                 "each message of a stream that is planned",
+            ),
+        ],
+    },
+    Door {
+        call: ".decide_up_to(",
+        places: &[
+            (
+                "limiter/src/limiter/admission.rs",
+                1,
+                "the way of every request, where a check asks for as much as there is",
+            ),
+            (
+                "grpc/src/interceptor.rs",
+                1,
+                "the backend of an interceptor hands the question on",
             ),
         ],
     },
@@ -66,50 +83,79 @@ const DOORS: &[Door] = &[
         )],
     },
     Door {
-        call: "backend.debit(",
+        call: ".debit(",
+        places: &[
+            (
+                "limiter/src/limiter/settlement.rs",
+                3,
+                "the application corrects a charge, or a response does; and a response is a strike, here or in the fleet",
+            ),
+            (
+                "limiter/src/limiter/local.rs",
+                1,
+                "a budget of this process",
+            ),
+            (
+                "grpc/src/interceptor.rs",
+                1,
+                "the backend of an interceptor hands the debit on",
+            ),
+        ],
+    },
+    Door {
+        call: ".credit(",
         places: &[
             (
                 "limiter/src/limiter/settlement.rs",
                 2,
-                "the application corrects a charge, or a response does; and a response is a strike",
+                "everything that is given back, here or in the fleet",
             ),
             (
                 "limiter/src/limiter/local.rs",
                 1,
                 "a budget of this process",
             ),
+            (
+                "grpc/src/interceptor.rs",
+                1,
+                "the backend of an interceptor hands the credit on",
+            ),
+            (
+                "grpc/src/messages/account.rs",
+                1,
+                "a stream ends with messages that it was charged for and did not send",
+            ),
         ],
     },
     Door {
-        call: "backend.credit(",
+        call: ".assume(",
         places: &[
             (
-                "limiter/src/limiter/settlement.rs",
-                1,
-                "everything that is given back",
+                "limiter/src/limiter/admission/judging.rs",
+                2,
+                "a place is held though the backend failed",
             ),
             (
-                "limiter/src/limiter/local.rs",
+                "grpc/src/interceptor.rs",
                 1,
-                "a budget of this process",
+                "the backend of an interceptor hands the question on",
             ),
         ],
     },
     Door {
-        call: "backend.assume(",
-        places: &[(
-            "limiter/src/limiter/admission/judging.rs",
-            1,
-            "a place is held though the backend failed",
-        )],
-    },
-    Door {
-        call: "backend.decide_now(",
-        places: &[(
-            "limiter/src/limiter/local.rs",
-            1,
-            "a budget of this process, while the backend fails",
-        )],
+        call: ".decide_now(",
+        places: &[
+            (
+                "limiter/src/limiter/local.rs",
+                1,
+                "a budget of this process, while the backend fails",
+            ),
+            (
+                "grpc/src/interceptor.rs",
+                1,
+                "the backend of an interceptor, which cannot wait for an answer",
+            ),
+        ],
     },
     Door {
         call: ".judge(",
@@ -171,36 +217,11 @@ const DOORS: &[Door] = &[
 /// The crates through which requests go.
 const CRATES: &[&str] = &["limiter", "http", "grpc"];
 
-fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            into.push(path);
-        }
-    }
-}
-
-/// The lines of code of a file, up to its tests. A builder's method of the name in a text or a comment is not a call.
-fn code(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap();
-    let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    let lines = product.lines().map(str::trim);
-    let code = lines.filter(|line| !line.starts_with("//") && !line.starts_with('"'));
-    code.collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn each_door_to_the_backend_is_known_with_its_reason() {
-    let mut files = Vec::new();
-    for name in CRATES {
-        sources(&crates().join(name).join("src"), &mut files);
-    }
+    let files: Vec<_> = (CRATES.iter())
+        .flat_map(|name| sources(name).unwrap())
+        .collect();
     assert!(files.len() > 100, "{} files", files.len());
 
     for Door { call, places } in DOORS {
@@ -211,7 +232,7 @@ fn each_door_to_the_backend_is_known_with_its_reason() {
         let known: BTreeMap<_, _> = known.collect();
         let mut found = BTreeMap::new();
         for path in &files {
-            let count = code(path).matches(call).count();
+            let count = product_code(path).unwrap().matches(call).count();
             if count > 0 {
                 let file = path.strip_prefix(crates()).unwrap();
                 found.insert(file.to_str().unwrap().replace('\\', "/"), count);

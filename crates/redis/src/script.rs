@@ -98,6 +98,8 @@ fn source() -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tollgate_core::Unit;
 
     use super::*;
@@ -156,6 +158,21 @@ mod tests {
         }
         // The others are the calendar's and the two that share the states of GCRA.
         assert_eq!(rules.len(), of_units.len() + 3);
+    }
+
+    #[test]
+    fn each_file_is_in_it_once() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua");
+        let paths = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let mut length = 0;
+        for path in paths.filter(|path| path.extension().is_some_and(|kind| kind == "lua")) {
+            let text = fs::read_to_string(&path).unwrap();
+            assert_eq!(SOURCE.matches(&text).count(), 1, "{}", path.display());
+            length += text.len();
+        }
+        assert_eq!(SOURCE.len(), length);
     }
 
     #[test]
