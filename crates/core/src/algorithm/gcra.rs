@@ -285,6 +285,19 @@ impl Gcra {
         }
     }
 
+    /// A point of a receipt as this quota counts. If one request charged a key under two quotas, the rest is of the first one, and
+    /// of a microsecond or more counts as one.
+    const fn counted(&self, point: Point) -> Point {
+        if point.rest < self.denominator {
+            point
+        } else {
+            Point {
+                us: point.us + 1,
+                rest: 0,
+            }
+        }
+    }
+
     #[inline]
     fn micros_and_rest<P: Parts>(&self, parts: P) -> (u64, u64) {
         parts.micros_and_rest(self.denominator)
@@ -446,6 +459,7 @@ impl Decider for Gcra {
         if at > now || self.waits() && self.leave_queue(state, now, full_at, cost) {
             return;
         }
+        let full_at = self.counted(full_at);
         let place = match &mut state.notes {
             Some(notes) if notes.queue.is_waiting(now) => return,
             Some(notes) => {

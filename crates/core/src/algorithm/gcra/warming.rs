@@ -293,3 +293,32 @@ impl Curve {
         if spent < self.full { spent } else { self.full }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::Decider;
+
+    const NOW: u64 = 1_000_000;
+
+    /// As the script counts, to which the rest comes as a microsecond.
+    #[test]
+    fn a_rest_of_another_quota_counts_as_a_microsecond_however_far_the_charge_has_moved_up() {
+        // given a cold charge of four units, one of which was given back
+        let rule = Gcra::new(1, 1_000, 10).and_then(|rule| rule.warming(10_000, 3));
+        let rule = rule.expect("a quota");
+        let mut whole = State::default();
+        rule.take(&mut whole, NOW, 4);
+        let full_at = whole.full_at();
+        rule.give_back(&mut whole, NOW, NOW, full_at, 1);
+        let mut other = whole.clone();
+
+        // when the rest of it comes back, by a receipt that tells the same place or a part of its last microsecond
+        rule.give_back(&mut whole, NOW, NOW, full_at, 3);
+        let us = full_at.us - 1;
+        rule.give_back(&mut other, NOW, NOW, Point { us, rest: 4 }, 3);
+
+        // then
+        assert_eq!(other.snapshot(), whole.snapshot());
+    }
+}
