@@ -206,8 +206,8 @@ impl Gcra {
         self.drain::<u128>(cost) + u128::from(surcharge_us) * u128::from(self.denominator)
     }
 
-    /// The time that comes back for `cost`, `most` at most, of a charge that earlier credits moved up by `moved_us`. What the charge
-    /// spent goes into the store again. A part of it that has drained stays spent.
+    /// The time that comes back for `cost`, `most` at most, of a charge that earlier credits moved up by `moved_us`. What the
+    /// charge spent goes into the store again. A part of it that has drained stays spent.
     pub(super) fn refund(
         &self,
         store: Option<&mut Store>,
@@ -254,8 +254,8 @@ impl Store {
     /// The surcharge comes back at the price of the store as it would be without the credits that moved this charge up. Their
     /// surcharge came back with them: otherwise the cold units of one charge would come back with a warm charge as well.
     ///
-    /// If nothing would be in store, it is unknown how much of it this charge spent. Then nothing comes back to the store, or a later
-    /// credit would return a surcharge that was never paid.
+    /// If nothing would be in store, it is unknown how much of it this charge spent. Then nothing comes back to the store, or a
+    /// later credit would return a surcharge that was never paid.
     fn restore(&mut self, cost: u64, moved_us: u64) -> u64 {
         let low = self.ticks.saturating_sub(most_spent_in(moved_us));
         if low == 0 {
