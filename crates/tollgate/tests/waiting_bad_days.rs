@@ -9,19 +9,21 @@
 mod common;
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use common::tokio_clock::in_tokio_time;
 use common::{Body, Waiting, at_a_standstill, from};
 use http::{Request, Response};
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::{Instant, timeout};
-use tollgate::key::Global;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::key::{ClientIp, Global};
 use tollgate::{
     CheckOutcome, FailureKind, Limiter, OnFailure, Policy, RateLimitLayer, RateLimitStatus, Share,
 };
-use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -176,6 +178,28 @@ async fn who_waits_holds_a_permit_of_towers_limit_right_behind() {
     assert!(service.clone().ready().await.is_ok());
 }
 
+/// The wait is in the answer's future: the service stays ready for others, which matters where a connection has only one.
+#[tokio::test(start_paused = true)]
+async fn while_a_request_waits_the_service_is_ready_and_serves_others() {
+    let limiter = limiter(Policy::new("smooth", "10/s burst 1 wait 2s").key(ClientIp));
+    let answer = async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::default()));
+    let mut service = RateLimitLayer::new(&limiter).layer(service_fn(answer));
+    let began = Instant::now();
+    let first = service.ready().await.unwrap().call(from("203.0.113.7"));
+    assert!(first.await.is_ok());
+    let mut waits = pin!(service.ready().await.unwrap().call(from("203.0.113.7")));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    assert_eq!(limiter.waiting(), 1);
+
+    let other = service.ready().await.unwrap().call(from("203.0.113.8"));
+
+    assert!(other.await.is_ok());
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert!(waits.await.is_ok());
+    assert_eq!(began.elapsed(), millis(100));
+}
+
 /// Waiting requests keep their turns. The next passes behind them, if the new quota lets it wait so long, or at once if a
 /// larger burst has room beside them. Another algorithm knows nothing of the line: its full budget passes beside the
 /// waiting requests.
@@ -208,5 +232,42 @@ async fn replaced_quotas_keep_the_turns_of_those_who_wait() {
         }
         assert_eq!(second.await.unwrap(), millis(100), "{quota}");
         assert_eq!(third.await.unwrap(), millis(200), "{quota}");
+    }
+}
+
+/// A request that waits for a place asks again every 100 ms, by the limit under which it came. Meanwhile no newcomer passes it, unless
+/// the new limits hold no places.
+#[tokio::test(start_paused = true)]
+async fn a_reset_or_replaced_limit_meets_a_request_that_waits_for_a_place() {
+    for (change, newcomers, waited) in [
+        ("reset", 0, 100),
+        ("3 at once wait 1s", 0, 310),
+        ("1 at once wait 3s", 0, 310),
+        ("2 at once", 0, 310),
+        ("10/s burst 1 wait 2s", 1, 310),
+    ] {
+        let limiter = limiter(Policy::new("smooth", "2 at once wait 1s"));
+        let held = [acquire(&limiter).await, acquire(&limiter).await];
+        let waits = one_waits(&limiter).await;
+        sleep(millis(10)).await;
+
+        if change == "reset" {
+            limiter.reset("smooth", "alice").await.unwrap();
+        } else {
+            limiter.replace([Policy::new("smooth", change)]).unwrap();
+        }
+
+        let mut passed = Vec::new();
+        loop {
+            let next = limiter.check("smooth", "alice").await.unwrap();
+            if !next.is_allowed() {
+                break;
+            }
+            passed.push(next);
+        }
+        assert_eq!(passed.len(), newcomers, "{change}");
+        sleep(millis(300)).await;
+        drop((held, passed));
+        assert_eq!(waits.await.unwrap(), millis(waited), "{change}");
     }
 }

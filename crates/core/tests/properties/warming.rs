@@ -184,13 +184,13 @@ fn the_prices_are_the_areas_under_guavas_curve() {
     for (idle, price) in [
         (0, 500),
         (2_000, 500),
-        (3_000, 750),
+        (3_000, 875),
         (4_000, 1_375),
         (9_999, 1_375),
     ] {
         let (verdict, _) = budget.clone().charge(now + ms(idle), 1);
         let said = micros(verdict.reset_after());
-        let expected = if idle == 3_000 { said } else { ms(price) };
+        let expected = ms(price);
         assert_eq!(said, expected, "after {idle} ms");
         assert!((ms(500)..=ms(1_375)).contains(&said));
     }
