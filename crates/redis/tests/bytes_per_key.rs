@@ -12,16 +12,26 @@ use tollgate_testkit::Standalone;
 const KEYS: usize = 65_536;
 
 /// With a name of 31 bytes for GCRA, and an expiry. In this order: GCRA, fixed, sliding and rolling window, log, interval refill,
-/// a limit at once that one process holds, and an id.
-const MOST: [usize; 8] = [180, 200, 200, 270, 200, 200, 230, 180];
+/// a limit at once that one process holds, a day of a calendar, and a bucket that warms up.
+const MOST: [usize; 9] = [180, 200, 200, 270, 200, 200, 230, 200, 200];
+
+/// An id with a name of 31 bytes, and with one of 80.
+const MOST_OF_ID: [usize; 2] = [180, 250];
 
 #[tokio::test]
 async fn pitfall_a_key_takes_no_more_memory_than_stated() {
     let at_once = Concurrent::at_most(10).into();
+    let day = "10/day in UTC".parse().unwrap();
+    let warm = "10/hour warm up 1h".parse().unwrap();
     let once = Quota::from(Once::try_within(HOUR).unwrap());
     let quotas = every_algorithm(10, HOUR).into_iter();
-    let quotas = quotas.chain([at_once, once]);
-    for (quota, most) in quotas.zip(MOST) {
+    let quotas = quotas.chain([at_once, day, warm]).zip(MOST);
+    let ids = [once; 2].into_iter().zip(MOST_OF_ID);
+    let names = ["page"; 9].into_iter().chain([
+        "page",
+        "a-name-of-fifty-three-bytes-is-longer-than-most-names",
+    ]);
+    for ((quota, most), name) in quotas.chain(ids).zip(names) {
         let server = Standalone::start();
         // Nothing is told meanwhile.
         let builder = RedisBackend::builder(&server.url()).held_lease(HOUR);
@@ -38,7 +48,7 @@ async fn pitfall_a_key_takes_no_more_memory_than_stated() {
         for caller in 0..KEYS {
             let budget = Budget {
                 key: Key::from(&*format!("caller-{caller:05}")),
-                ..Budget::of("page", quota)
+                ..Budget::of(name, quota)
             };
             calls.push(backend.decide(&[budget.charge(1)]));
             if calls.len() == 1_024 {
@@ -49,7 +59,7 @@ async fn pitfall_a_key_takes_no_more_memory_than_stated() {
         }
 
         let each = (used() - before) / KEYS;
-        println!("{each} bytes per key for {quota}");
+        println!("{each} bytes per key of {name} for {quota}");
         assert!(each <= most, "{each} bytes per key for {quota}");
     }
 }

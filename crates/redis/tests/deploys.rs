@@ -1,4 +1,4 @@
-//! Bans, classes and stated quotas, while a deploy runs two versions of the library: one that knows them, and one from before.
+//! Bans, warm-ups, classes and stated quotas, while a deploy runs two versions of the library: one that knows them, and one from before.
 
 #![allow(
     clippy::panic,
@@ -26,6 +26,10 @@ fn login() -> Policy {
 
 fn api() -> Policy {
     Policy::new("api", "4/day")
+}
+
+fn search() -> Policy {
+    Policy::new("search", "4/hour")
 }
 
 async fn process(url: &str, policy: Policy) -> Limiter {
@@ -86,6 +90,36 @@ async fn a_version_without_bans_enforces_none_strikes_none_and_removes_none() {
     newer.unban("login", "mallory").await.unwrap();
     // Charged by the older while the ban was in force.
     assert!(!newer_says("mallory").await);
+    assert!(newer_says("alice").await);
+}
+
+#[tokio::test]
+async fn a_version_without_warm_ups_cannot_read_a_budget_that_warms_up_and_leaves_it_as_it_is() {
+    const TEST: &str =
+        "a_version_without_warm_ups_cannot_read_a_budget_that_warms_up_and_leaves_it_as_it_is";
+
+    if let Some((url, caller)) = older::question() {
+        let builder = RedisBackend::builder(&url).patient();
+        return older::ask(builder, search(), &caller).await;
+    }
+    let server = Standalone::start();
+    let older = |caller: &str| older::answer(&server, TEST, caller);
+    let warm = Policy::new("search", "4/hour warm up 1h");
+    let newer = process(&server.url(), warm).await;
+    let newer_says = async |caller: &str| {
+        let checked = newer.check("search", caller).await.unwrap();
+        assert!(checked.undecided().is_none(), "{:?}", checked.undecided());
+        checked.is_allowed()
+    };
+    let state = || server.command(&["GET", "tollgate:search:0/g:=carol"]);
+
+    assert!(newer_says("carol").await);
+    let warmed = state();
+    assert_eq!(older("carol"), "true, undecided: ForeignState");
+    assert_eq!(state(), warmed);
+
+    // The newer goes on with what the older has charged.
+    assert_eq!(older("alice"), "true");
     assert!(newer_says("alice").await);
 }
 
