@@ -154,6 +154,15 @@ impl Server {
     }
 
     fn state(&mut self) -> Vec<u8> {
+        self.state_if_any().unwrap()
+    }
+
+    fn put_state(&mut self, value: &[u8]) {
+        let mut set = redis::cmd("SET");
+        set.arg(KEY).arg(value).exec(&mut self.redis).unwrap();
+    }
+
+    fn state_if_any(&mut self) -> Option<Vec<u8>> {
         redis::cmd("GET").arg(KEY).query(&mut self.redis).unwrap()
     }
 
@@ -908,6 +917,49 @@ fn no_window_of_a_calendar_begins_before_the_one_that_has_begun_is_over() {
     }
 }
 
+/// A clock that is at the beginning of a window has not stepped back, however long the window lasts by another version of the zone.
+#[test]
+fn a_window_of_a_calendar_that_begins_at_this_very_microsecond_stays_however_late_it_ends() {
+    let mut server = Server::start();
+    let quota: Quota = "10/day in UTC".parse().unwrap();
+    let day = 86_400 * SECOND;
+    for (ahead_us, stays) in [(0, true), (1, false)] {
+        // given five days that were used up, and a clock at their beginning or a microsecond before it
+        let value = of_calendar(START + ahead_us, START + 5 * day, 10);
+        server.put_state(&value);
+        server.now = START;
+        assert!(!server.admits(&quota, 1));
+
+        // when this process's next day begins, then they are not over, unless the clock stepped back
+        server.now = START - START % day + day;
+        assert_eq!(server.admits(&quota, 1), !stays, "{ahead_us} µs");
+    }
+}
+
+#[test]
+fn a_window_of_a_calendar_has_its_first_and_its_last_microsecond_whichever_of_those_that_travel_it_is()
+ {
+    let mut server = Server::start();
+    let quota: Quota = "10/day in UTC".parse().unwrap();
+    let day = 86_400 * SECOND;
+    let first = START - START % day;
+    let asked = request(&quota, Mode::Enforce, &[1]);
+    for (days, into_us) in (-2..=2).flat_map(|days| [(days, 0), (days, day - 1)]) {
+        // given a process that asks on the first day, and a server at an end of another
+        server.forget();
+        let start = first.saturating_add_signed(days * day.cast_signed());
+        server.now = start + into_us;
+
+        // when
+        let (_, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
+        drop(server.call(&call));
+
+        // then
+        let expected = of_calendar(start, start + day, 1);
+        assert_eq!(server.state(), &expected[..], "{days} days, {into_us} µs");
+    }
+}
+
 #[test]
 fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
     let mut server = Server::start();
@@ -915,12 +967,18 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
     let day = 86_400 * SECOND;
     let first = START - START % day;
     let window = Scope::of("by-itself", 0, &quota);
-    for (days, is_served) in [(-3, false), (-2, true), (2, true), (3, false)] {
-        // given a process that asks on the first of these days, and a server on another
+    let (earliest, end) = (first - 2 * day, first + 3 * day);
+    for (server_us, is_served) in [
+        (earliest - 1, false),
+        (earliest, true),
+        (end - 1, true),
+        (end, false),
+    ] {
+        // given a process that asks on the first of these days, and a server at an end of the two days each way around it
         server.forget();
         let asked = request(&quota, Mode::Enforce, &[1]);
         let (plan, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
-        server.now = (first + day / 2).saturating_add_signed(days * day.cast_signed());
+        server.now = server_us;
 
         // when
         let reply = server.call(&call);
@@ -930,9 +988,9 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
         let mut outcomes = replay(&reply, &plan, 1, |_| &asked).unwrap();
         let (_, outcome) = outcomes.remove(0);
         let exists = redis::cmd("EXISTS").arg(KEY).query(&mut server.redis);
-        assert_eq!(exists, Ok(is_served), "{days} days");
+        assert_eq!(exists, Ok(is_served), "at {server_us}");
         if is_served {
-            assert!(outcome.unwrap().unwrap().is_admitted(), "{days} days");
+            assert!(outcome.unwrap().unwrap().is_admitted(), "at {server_us}");
         } else {
             let error = outcome.unwrap_err();
             assert_eq!(error.kind(), FailureKind::Unready);
@@ -942,27 +1000,32 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
             }
         }
 
-        // And nothing is given back or taken afterwards, but a reset does not depend on the time.
+        // And nothing is given back or taken afterwards, with a state or without, but a reset does not depend on the time.
         let decided = server.admits(&quota, 1);
         assert!(decided);
-        let before = server.state();
         let receipt = receipt(&quota, server.now);
-        for work in [
-            Work::Credit(receipt.copy(), 1),
-            Work::Debit(receipt.copy(), 1),
-        ] {
-            let asked = Request {
-                work,
-                names: smallvec![KEY.into()],
-                owed: None,
-            };
-            let (plan, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
-            let reply = Reply::parse(server.call(&call)).unwrap();
-            let mut outcomes = replay(&reply, &plan, 1, |_| &asked).unwrap();
-            assert_eq!(outcomes.remove(0).1.is_ok(), is_served, "{days} days");
-        }
-        if !is_served {
-            assert_eq!(server.state(), before, "{days} days");
+        for is_forgotten in [false, true] {
+            if is_forgotten {
+                server.forget();
+            }
+            let before = server.state_if_any();
+            for work in [
+                Work::Credit(receipt.copy(), 1),
+                Work::Debit(receipt.copy(), 1),
+            ] {
+                let asked = Request {
+                    work,
+                    names: smallvec![KEY.into()],
+                    owed: None,
+                };
+                let (plan, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
+                let reply = Reply::parse(server.call(&call)).unwrap();
+                let mut outcomes = replay(&reply, &plan, 1, |_| &asked).unwrap();
+                assert_eq!(outcomes.remove(0).1.is_ok(), is_served, "at {server_us}");
+            }
+            if !is_served {
+                assert_eq!(server.state_if_any(), before, "at {server_us}");
+            }
         }
         let asked = Request {
             work: Work::Reset(window),
@@ -1030,6 +1093,34 @@ fn refills_that_would_come_later_than_exact_numbers_reach_are_no_state() {
         let read = state::decode(&value, quota.unit());
         assert_eq!(read.is_some(), is_one, "{ahead}");
     }
+}
+
+#[test]
+fn what_is_taken_beyond_the_furthest_debt_leaves_refills_of_another_limit_as_they_are() {
+    let mut server = Server::start();
+    let offset = Duration::ZERO;
+    let quota = Quota::per_second(5).using(Algorithm::IntervalRefill { offset });
+    // given the furthest debt, by this quota and by one of 20 units at once: seven whole refills, and one that is left in part to
+    // neither
+    let mut value = Words::new();
+    value.push(254);
+    for number in [server.now / SECOND + 1, 7, 20] {
+        put(&mut value, number);
+    }
+    server.put_state(&value);
+
+    // when a unit more is taken by this one
+    let work = Work::Debit(receipt(&quota, server.now), 1);
+    let names = smallvec![KEY.into()];
+    let asked = Request {
+        work,
+        names,
+        owed: None,
+    };
+    drop(server.send(&asked));
+
+    // then
+    assert_eq!(server.state(), &value[..]);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn families() -> Vec<Vec<Quota>> {
         ]);
     }
     // Room for many refills, for one, and for less; and refills whose units are large beside exact numbers.
-    for offset in [0, 6] {
+    for offset in [0, 6, 400] {
         let algorithm = Algorithm::IntervalRefill { offset: us(offset) };
         families.push(vec![
             other(5, 1_000, algorithm).burst(17),
