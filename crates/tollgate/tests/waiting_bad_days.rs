@@ -235,8 +235,8 @@ async fn replaced_quotas_keep_the_turns_of_those_who_wait() {
     }
 }
 
-/// A request that waits for a place asks again every 100 ms, by the limit under which it came. Meanwhile no newcomer passes it, unless
-/// the new limits hold no places.
+/// A request that waits for a place asks again every 100 ms, by the limit under which it came. Meanwhile no newcomer passes it,
+/// unless the new limits hold no places.
 #[tokio::test(start_paused = true)]
 async fn a_reset_or_replaced_limit_meets_a_request_that_waits_for_a_place() {
     for (change, newcomers, waited) in [
