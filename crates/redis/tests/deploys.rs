@@ -1,4 +1,5 @@
-//! Bans, warm-ups, classes and stated quotas, while a deploy runs two versions of the library: one that knows them, and one from before.
+//! Bans, warm-ups, classes and stated quotas, while a deploy runs two versions of the library: one that knows them, and one from
+//! before.
 
 #![allow(
     clippy::panic,
