@@ -306,9 +306,11 @@ async fn a_request_without_a_known_class_is_of_the_last() {
 async fn a_class_that_is_not_named_is_never_refused() {
     let gauge = PressureGauge::new();
     let limiter = shedding(&gauge, [("batch", 0.7)]).build().unwrap();
+    assert!(!limiter.is_shedding());
 
     gauge.set(1.0);
 
+    assert!(limiter.is_shedding());
     assert_eq!(refused(&limiter).await, ["batch"]);
 }
 
