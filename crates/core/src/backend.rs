@@ -338,12 +338,9 @@ impl Answer<Decision> {
     /// ```
     #[must_use]
     #[inline]
-    pub const fn peek_sole(&self) -> Option<(&Decision, &Verdict)> {
+    pub fn peek_sole(&self) -> Option<(&Decision, &Verdict)> {
         match &self.0 {
-            Repr::Now(Some(Ok(decision))) => match decision.sole() {
-                Some(verdict) => Some((decision, verdict)),
-                None => None,
-            },
+            Repr::Now(Some(Ok(decision))) => decision.sole().map(|verdict| (decision, verdict)),
             _ => None,
         }
     }

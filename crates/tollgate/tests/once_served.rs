@@ -17,6 +17,10 @@ use axum::routing::post;
 use common::served::{Served, Whole};
 use common::{PATIENT, at_a_standstill, in_redis};
 use http::{HeaderValue, Request};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -187,6 +191,68 @@ async fn a_check_whose_answer_from_redis_is_late_is_charged_once() {
     for left in [99, 99, 99, 98] {
         let checked = direct.check("orders", "late").id("order-7").await;
         assert_eq!(checked.unwrap().remaining(), left);
+    }
+}
+
+/// The statuses of requests in any order with these ids, of which the same may come again and again.
+async fn statuses(served: Served, caller: &str, ids: &[Option<u8>]) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for id in ids {
+        let request = Request::post(format!("http://{}/orders", served.0));
+        let mut request = request.header("x-api-key", caller);
+        if let Some(id) = id {
+            request = request.header("idempotency-key", format!("{id}"));
+        }
+        let answer = served.request(request.body(Body::empty()).unwrap()).await;
+        statuses.push(answer.status().as_u16());
+    }
+    statuses
+}
+
+/// Each charge pays for itself and for two replays, whatever ids a client makes up.
+#[tokio::test]
+async fn no_ids_let_a_client_pass_more_often_than_its_charges_and_their_replays() {
+    const BUDGET: u64 = 4;
+    let server = Standalone::start();
+    let redis = in_redis(&server.url()).await;
+    let memory = at_a_standstill().0;
+    let policy = || {
+        Policy::new("orders", Quota::per_day(BUDGET))
+            .key(Header::new("x-api-key"))
+            .once_by(Header::new("idempotency-key"))
+    };
+    let limiters = [
+        Limiter::builder().policy(policy()).backend(memory),
+        Limiter::builder().policy(policy()).backend(redis),
+    ];
+    let mut runner = TestRunner::deterministic();
+    let histories = vec(option::weighted(0.9, 0_u8..6), 40);
+    for limiter in limiters {
+        let (served, _) = serve(&limiter.build().unwrap()).await;
+        let constant = statuses(served, "constant", &[Some(7); 40]).await;
+        let passed = constant.iter().filter(|status| **status == 200).count();
+        assert_eq!(passed, 3 * 4, "one id again and again");
+        for n in 0..24 {
+            let ids = histories.new_tree(&mut runner).unwrap().current();
+            let answers = statuses(served, &format!("caller-{n}"), &ids).await;
+            let passed = |of: &dyn Fn(&Option<u8>) -> bool| {
+                let both = ids.iter().zip(&answers);
+                let mut passed = 0;
+                for (id, status) in both {
+                    assert!(matches!(status, 200 | 429), "{status}");
+                    passed += u64::from(of(id) && *status == 200);
+                }
+                passed
+            };
+            // Without an id each is charged, and with one every third.
+            let charged = passed(&Option::is_none)
+                + (0..6)
+                    .map(|id| passed(&|of| *of == Some(id)).div_ceil(3))
+                    .sum::<u64>();
+            assert!(charged <= BUDGET, "{charged} charges: {ids:?}, {answers:?}");
+            // A history of forty spends the budget.
+            assert_eq!(charged, BUDGET, "{ids:?}, {answers:?}");
+        }
     }
 }
 
