@@ -124,7 +124,7 @@ impl Backend for Recorder {
             record
                 .questions
                 .extend(charges.iter().map(|charge| Question {
-                    policy: charge.scope.policy().to_owned(),
+                    policy: charge.scope.policy_alone().to_owned(),
                     scope: charge.scope,
                     quota: *charge.quota,
                     key: charge.key.clone(),

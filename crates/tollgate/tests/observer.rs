@@ -10,7 +10,9 @@
 mod common;
 
 use std::future::IntoFuture;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use axum::Router;
@@ -450,6 +452,35 @@ async fn denials_are_logged_for_debugging_without_identities_and_a_flood_of_them
     assert!(!text.contains("a-secret"), "{}", lines[0]);
     // A second has 100 lines, and this takes some seconds at most.
     assert!((100..=1_000).contains(&lines.len()), "{}", lines.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_tells_nothing_of_a_full_line_and_of_a_cold_budget() {
+    let log = Log::default();
+    let _guard = log.listen();
+    let shared = MemoryBackend::builder().clock(ManualClock::new()).build();
+    let limiter = Limiter::builder()
+        .policy(Policy::new("line", "10/s burst 1 wait 2s"))
+        .policy(Policy::new("cold", "10/s burst 100 warm up 1min"))
+        .backend(shared);
+    let limiter = limiter.build().unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut line: Vec<_> = (0..22)
+        .map(|_| Box::pin(limiter.acquire("line", "alice").into_future()))
+        .collect();
+
+    let mut waiting = 0;
+    for request in &mut line {
+        waiting += usize::from(request.as_mut().poll(&mut context).is_pending());
+    }
+    assert_eq!(waiting, 20);
+    for (cost, passes) in [(100, true), (1, false)] {
+        let checked = limiter.check("cold", "alice").cost(cost).await.unwrap();
+        assert_eq!(checked.is_allowed(), passes);
+    }
+
+    let text = log.text();
+    assert!(!text.contains("owes more"), "{text}");
 }
 
 #[tokio::test]

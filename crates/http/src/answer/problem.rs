@@ -80,7 +80,7 @@ const BANNED: &str = concat!(
 const BANNED_FOR_NOW: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
     r#""title":"Abnormal usage detected","status":429,"#,
-    r#""detail":"The caller was refused too often, and is banned for a time."}"#
+    r#""detail":"The caller was refused or failed too often, and is banned for a time."}"#
 );
 
 fn quota_exceeded(refusal: &Refusal<'_>) -> Bytes {

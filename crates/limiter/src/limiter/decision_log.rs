@@ -141,7 +141,8 @@ impl DebtLog {
     }
 }
 
-/// True if this budget is full again later than one that is spent now. A rest of a microsecond counts as a whole one.
+/// True if this budget is full again later than one that is spent now, at the price of a cold one, and with a full line of requests
+/// that wait. A rest of a microsecond counts as a whole one.
 fn owes_more_than_a_budget(quota: &Quota, verdict: &Verdict) -> bool {
     // Most denials: a full budget of the limit or more takes the period or longer.
     let is_usual = quota.capacity() >= quota.limit() && verdict.reset_after() <= quota.period();
@@ -149,6 +150,8 @@ fn owes_more_than_a_budget(quota: &Quota, verdict: &Verdict) -> bool {
         return false;
     }
     let owed_us = verdict.reset_after().as_micros().saturating_sub(1);
-    let full = u128::from(quota.capacity()) * quota.period().as_micros();
-    owed_us * u128::from(quota.limit()) >= full
+    let price = u128::from(quota.price_when_cold());
+    let full = u128::from(quota.capacity()) * quota.period().as_micros() * price;
+    let line = quota.longest_wait().as_micros() * u128::from(quota.limit());
+    owed_us * u128::from(quota.limit()) >= full + line
 }
