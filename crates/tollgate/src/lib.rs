@@ -248,19 +248,21 @@ pub mod __frames {
     pub use tollgate_grpc::__frames::*;
 }
 
-/// The examples of the README and of the pages about limits on how many at once, bans, classes, more ways to count,
-/// metrics, pressure, stated quotas and waiting, compiled and run with the tests.
+/// The examples of the README and of the pages about limits on how many at once, bans, classes, the configuration file, more
+/// ways to count, metrics, pressure, stated quotas and waiting, compiled and run with the tests.
 #[cfg(all(
     doctest,
     feature = "macros",
     feature = "metrics",
     feature = "redis",
+    feature = "serde",
     feature = "tonic"
 ))]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/at_once.md")]
 #[doc = include_str!("../../../docs/bans.md")]
 #[doc = include_str!("../../../docs/classes.md")]
+#[doc = include_str!("../../../docs/configuration.md")]
 #[doc = include_str!("../../../docs/counting.md")]
 #[doc = include_str!("../../../docs/operating/metrics.md")]
 #[doc = include_str!("../../../docs/pressure.md")]
