@@ -13,6 +13,7 @@ use std::time::Duration;
 use common::cluster::{apart, callers, connect, full, on_each_node};
 use common::{Budget, HOUR, PATIENT, Patience, every_algorithm, hammer};
 use tokio::time::timeout;
+use tollgate::{Limiter, Once, Policy};
 use tollgate_core::{Backend, Ban, Charge, Decision, Mode, Quota, Scope, Timestamp, Verdict};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Fault, Proxy};
@@ -315,5 +316,33 @@ async fn a_request_that_several_slots_deny_is_told_the_longest_wait() {
     ] {
         let decision = backend.decide(&charges).await.unwrap();
         assert!(decision.retry_after() > Some(HOUR * 23), "{decision:?}");
+    }
+}
+
+/// An id stands in the slot of its caller, whose key its name holds. A key of 128 bytes or more is a digest, which is short.
+#[tokio::test]
+async fn in_a_cluster_an_id_without_room_beside_its_callers_key_is_charged_each_time() {
+    let cluster = Cluster::start();
+    let policy = Policy::new("orders", "10/day").once(Once::default());
+    let limiter = Limiter::builder().policy(policy);
+    let limiter = limiter.backend(connect(&cluster).await).build().unwrap();
+    let (short, long) = ("order-7", "order-".repeat(100));
+
+    for (length, id, left) in [
+        (5, short, [9, 9]),
+        (113, short, [9, 9]),
+        (114, short, [9, 8]),
+        (91, &long, [9, 9]),
+        (92, &long, [9, 8]),
+        (127, &long, [9, 8]),
+        (128, &long, [9, 9]),
+        (400, &long, [9, 9]),
+    ] {
+        let caller = format!("{:x>length$}", id.len());
+        for left in left {
+            let asked = limiter.check("orders", &*caller).id(id).await.unwrap();
+            assert!(asked.undecided().is_none(), "{:?}", asked.undecided());
+            assert_eq!(asked.remaining(), left, "{length} beside {}", id.len());
+        }
     }
 }

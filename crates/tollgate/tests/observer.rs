@@ -10,7 +10,6 @@
 mod common;
 
 use std::future::IntoFuture;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tollgate::key::Header;
-use tollgate::{Limiter, Pressure, PressureGauge};
+use tollgate::{Limiter, Policy, Pressure, PressureGauge};
 
 /// Waits for as long as a busy machine may need.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
@@ -95,6 +95,42 @@ async fn a_runtime_that_is_blocked_is_late_and_one_that_is_not_recovers() {
 
     assert!(blocked > 0.9, "{blocked}");
     assert!(lag.level() <= 0.3);
+}
+
+/// The signal and the limiter together: batch jobs are refused while the runtime is late, and pass again.
+#[tokio::test(flavor = "current_thread")]
+async fn a_limiter_refuses_the_unimportant_while_its_runtime_is_late() {
+    let lag = Pressure::lag(Duration::from_millis(100)).unwrap();
+    let limiter = Limiter::builder()
+        .policy(Policy::new("api", "1000/h"))
+        .classes(["critical", "batch"], Header::new("x-class"))
+        .shed(lag, [("batch", 0.8)])
+        .build()
+        .unwrap();
+    let passes = async |class| {
+        let check = limiter.check("api", "alice").class(class);
+        check.await.unwrap().is_allowed()
+    };
+    tokio::task::yield_now().await;
+    assert!(passes("batch").await);
+
+    for _ in 0..4 {
+        thread::sleep(Duration::from_millis(160));
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    assert!(!passes("batch").await);
+    assert!(passes("critical").await);
+    let begun = Instant::now();
+    while !passes("batch").await {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it is still late"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[test]
