@@ -2,38 +2,19 @@
 -- many times as they stand for one, and are multiplied here. Made only where a grant is asked for. All that it needs comes as an
 -- argument, because each name from outside would cost every call of main.lua some 300 instructions.
 local function granting(state_of, advance, decide, now, byte, floor, max, min)
-  -- Makes a GCRA charge ask for so many times its units. A drain that leaves exact numbers is longer than any budget.
+  -- Makes a GCRA charge ask for so many times its units. A rest beyond exact numbers is that of a drain longer than any budget and any
+  -- wait: core refuses a budget eight of which would have such a rest.
   local function ask_drain(charge, times)
     local quota = charge.quota
-    local unit, denominator = quota.unit, quota.denominator
+    local unit = quota.unit
     if not unit then
       unit = { us = quota.us, rest = quota.rest, spent = quota.spent }
       quota.unit = unit
     end
-    if unit.spent then
-      -- In ticks of 2^-20 µs: see warming.lua.
-      quota.spent = min(unit.spent * times, quota.warm * 2 ^ 20)
-    end
-    local us, rest = unit.us * times, unit.rest * times
-    if rest < 2 ^ 53 then
-      us, rest = us + floor(rest / denominator), rest % denominator
-    else
-      local add_us, add_rest = unit.us, unit.rest
-      us, rest = 0, 0
-      while times > 0 do
-        if times % 2 == 1 then
-          us, rest = us + add_us, rest + add_rest
-          if rest >= denominator then
-            us, rest = us + 1, rest - denominator
-          end
-        end
-        times, add_us, add_rest = floor(times / 2), 2 * add_us, 2 * add_rest
-        if add_rest >= denominator then
-          add_us, add_rest = add_us + 1, add_rest - denominator
-        end
-      end
-    end
-    quota.us, quota.rest, charge.cost = us, rest, us + rest
+    quota.spent = unit.spent and unit.spent * times
+    local rest = unit.rest * times
+    quota.us, quota.rest = unit.us * times + floor(rest / quota.denominator), rest % quota.denominator
+    charge.cost = quota.us + quota.rest
   end
 
   local function ask(charge, times)

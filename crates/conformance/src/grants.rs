@@ -45,6 +45,31 @@ pub async fn a_grant_is_what_is_left_and_no_more(subject: &dyn Subject) {
     }
 }
 
+/// An amount whose drain has a rest beyond the numbers that are exact in Lua, for a large budget beside a small one.
+pub async fn a_grant_for_a_large_budget_is_what_a_small_one_beside_it_has(subject: &dyn Subject) {
+    if !can_grant(subject) {
+        return;
+    }
+    // A unit drains in 20 µs and 500,654,180 of the 4,294,967,291 parts of another.
+    let odd: Quota = "4294967291/day burst 1000".parse().unwrap();
+    let large = Quota::per_day(1 << 30).using(Algorithm::FixedWindow {
+        offset: Duration::ZERO,
+    });
+    for (mode, amounts) in [
+        (Mode::Enforce, [1_000, 1_000]),
+        (Mode::Shadow, [1 << 30, 0]),
+    ] {
+        let large = Budget::of(&format!("grants-large-{mode:?}").to_lowercase(), large);
+        let small = Budget::of(&format!("grants-small-{mode:?}").to_lowercase(), odd);
+        let charges = [large.charge(1 << 30), small.charge_in(mode, 1 << 30)];
+
+        let granted = grant(subject, &charges, 1).await;
+
+        assert!(granted.is_admitted());
+        assert_eq!(taken(&granted), amounts);
+    }
+}
+
 /// Below the least nothing is taken, and retry-after is that of the least.
 pub async fn a_grant_below_the_least_takes_nothing(subject: &dyn Subject) {
     if !can_grant(subject) {

@@ -152,6 +152,7 @@ macro_rules! conformance {
             grants: a_grant_is_what_is_left_and_no_more
                 a_grant_below_the_least_takes_nothing
                 a_grant_is_what_every_budget_has
+                a_grant_for_a_large_budget_is_what_a_small_one_beside_it_has
                 a_grant_over_several_callers_is_what_each_has
                 a_probe_of_a_grant_takes_nothing
                 a_grant_is_given_back_as_it_was_taken

@@ -103,6 +103,7 @@ async fn each_defect_of_a_grant_fails_the_rule_that_it_breaks() {
         GrantsAFullBudget => grants::a_grant_is_what_is_left_and_no_more,
         GrantsAFullBudget => grants::places_are_granted_as_units_are,
         FirstBudgetDecides => grants::a_grant_is_what_every_budget_has,
+        FirstBudgetDecides => grants::a_grant_for_a_large_budget_is_what_a_small_one_beside_it_has,
         GrantsOneByOne => grants::a_grant_over_several_callers_is_what_each_has,
         GrantsOneByOne => grants::a_grant_of_different_amounts_is_an_error,
         BelowTheLeast => grants::a_grant_below_the_least_takes_nothing,
