@@ -71,7 +71,7 @@ local function warming(now, is_whole, read, ahead, stands, leave, is_before, les
   -- came back with them. If nothing would be in store, it is unknown how much of it this charge spent, and only the plain time comes
   -- back. A part of the charge that has drained stays spent.
   --
-  -- What a charge spends is less than twice its time, and so twice the time of a credit is no less than what it put into the store.
+  -- A charge spends less than twice its time, and so a credit puts less than twice its time into the store.
   local function restore(state, quota, left_us, left_rest, moved, most_us, most_rest)
     local full, before, us, rest = quota.warm * TICKS, stored(state, quota, left_us, left_rest), quota.us, quota.rest
     local low, after = max(before - 2 * moved * TICKS, 0), before

@@ -15,8 +15,13 @@ pub fn crates() -> PathBuf {
 ///
 /// Fails if a folder cannot be read.
 pub fn sources(of_crate: &str) -> io::Result<Vec<PathBuf>> {
+    below(&crates().join(of_crate).join("src"))
+}
+
+/// The source files in a folder and in those below it.
+pub(crate) fn below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut folders = vec![crates().join(of_crate).join("src")];
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();

@@ -5,6 +5,7 @@ use std::path::Path as FilePath;
 use std::{fs, io};
 
 use crate::circle::{Graph, Pair, Whole};
+use crate::files;
 use crate::syntax::{Body, Mention, Path};
 
 /// Sources by their path below `src`: `lib.rs`, `cluster/learn.rs`.
@@ -50,18 +51,10 @@ impl House {
     /// If a file cannot be read, or is not Rust.
     pub fn open(src: &FilePath) -> io::Result<Self> {
         let mut sources = Sources::new();
-        let mut folders = vec![src.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder)? {
-                let path = entry?.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let inside = path.strip_prefix(src).unwrap_or(&path);
-                    let name = inside.to_string_lossy().replace('\\', "/");
-                    sources.insert(name, fs::read_to_string(&path)?);
-                }
-            }
+        for path in files::below(src)? {
+            let inside = path.strip_prefix(src).unwrap_or(&path);
+            let name = inside.to_string_lossy().replace('\\', "/");
+            sources.insert(name, fs::read_to_string(&path)?);
         }
         Self::read(&sources).map_err(io::Error::other)
     }

@@ -4,7 +4,7 @@
 
 use tollgate_architecture::files::{product_code, sources};
 
-/// What a crate's product code may not name, and why.
+/// Names that a crate's product code may not have, and the reason.
 struct Ban {
     of_crate: &'static str,
     names: &'static [&'static str],

@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate::key::{ClientIp, Global};
 use tollgate::{
     CheckOutcome, FailureKind, Limiter, OnFailure, Policy, RateLimitLayer, RateLimitStatus, Share,
+    Timestamp,
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -269,5 +270,27 @@ async fn a_reset_or_replaced_limit_meets_a_request_that_waits_for_a_place() {
         sleep(millis(300)).await;
         drop((held, passed));
         assert_eq!(waits.await.unwrap(), millis(waited), "{change}");
+    }
+}
+
+/// Each process counts a wait for a place by its own clock, and a step of the backend's moves none.
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_clock_moves_no_wait_for_a_place() {
+    const DAY_US: u64 = 86_400_000_000;
+    for day in [0, 2] {
+        let (backend, clock) = at_a_standstill();
+        clock.set(Timestamp::from_micros(DAY_US));
+        let policy = Policy::new("smooth", "1 at once wait 1s");
+        let limiter = Limiter::builder().policy(policy).backend(backend);
+        let limiter = limiter.build().unwrap();
+        let held = acquire(&limiter).await;
+        let waits = one_waits(&limiter).await;
+
+        sleep(millis(10)).await;
+        clock.set(Timestamp::from_micros(day * DAY_US));
+        sleep(millis(300)).await;
+        drop(held);
+
+        assert_eq!(waits.await.unwrap(), millis(310));
     }
 }
