@@ -14,7 +14,7 @@ use common::cluster::{apart, callers, connect, full, on_each_node};
 use common::{Budget, HOUR, PATIENT, Patience, every_algorithm, hammer};
 use tokio::time::timeout;
 use tollgate::{Limiter, Once, Policy};
-use tollgate_core::{Backend, Ban, Charge, Decision, Mode, Quota, Scope, Timestamp, Verdict};
+use tollgate_core::{Backend, Ban, Charge, Decision, Key, Mode, Quota, Scope, Timestamp, Verdict};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Fault, Proxy};
 
@@ -345,4 +345,86 @@ async fn in_a_cluster_an_id_without_room_beside_its_callers_key_is_charged_each_
             assert_eq!(asked.remaining(), left, "{length} beside {}", id.len());
         }
     }
+}
+
+/// A caller's orders with one id, and the budget of another policy in another slot, which all callers share.
+struct Orders {
+    own: Budget,
+    shared: Budget,
+    once: Quota,
+    id: Key,
+}
+
+impl Orders {
+    fn apart(cluster: &Cluster) -> Self {
+        let [own, elsewhere] = apart(cluster, "orders", Quota::per_day(10));
+        let everybody = Quota::per_day(5);
+        Self {
+            shared: Budget {
+                scope: Scope::of("all-orders", 0, &everybody),
+                quota: everybody,
+                key: elsewhere.key,
+            },
+            once: Once::default().into(),
+            id: Key::tuple([&own.key, &Key::from("order-7")]),
+            own,
+        }
+    }
+
+    fn id_in(&self, mode: Mode) -> Charge<'_> {
+        Charge {
+            scope: Scope::of("orders", 0, &self.once),
+            quota: &self.once,
+            key: &self.id,
+            cost: 1,
+            mode,
+        }
+    }
+
+    /// The request again: whether it passes, and what is left of both budgets and of the replays after it.
+    async fn ask(&self, backend: &RedisBackend, own_is_first: bool) -> (bool, [u64; 3]) {
+        let (own, shared) = (self.own.charge(1), self.shared.charge(1));
+        let charges = match own_is_first {
+            true => [own, shared, self.id_in(Mode::Enforce)],
+            false => [shared, own, self.id_in(Mode::Enforce)],
+        };
+        let decision = backend.decide(&charges).await.unwrap();
+        let questions = [
+            self.own.charge(0),
+            self.shared.charge(0),
+            self.id_in(Mode::Probe),
+        ];
+        let mut left = [0; 3];
+        for (left, question) in left.iter_mut().zip(questions) {
+            let told = backend.decide(&[question]).await.unwrap();
+            *left = told.verdicts()[0].remaining();
+        }
+        (decision.is_admitted(), left)
+    }
+}
+
+#[tokio::test]
+async fn a_replay_that_an_earlier_slot_counted_stays_counted_when_a_later_slot_denies() {
+    // given an order that was admitted, and whose other budget, in another slot, is spent since
+    let cluster = Cluster::start();
+    let backend = connect(&cluster).await;
+    let orders = Orders::apart(&cluster);
+    assert_eq!(orders.ask(&backend, true).await, (true, [9, 4, 2]));
+    orders.shared.take(&backend, 4).await.unwrap();
+
+    // when the slot that denies is asked first, then no replay is counted
+    assert_eq!(orders.ask(&backend, false).await, (false, [9, 0, 2]));
+
+    // when it is asked last, then each replay stays counted, and takes nothing
+    assert_eq!(orders.ask(&backend, true).await, (false, [9, 0, 1]));
+    assert_eq!(orders.ask(&backend, true).await, (false, [9, 0, 0]));
+
+    // when its replays are used up and it is denied, then its charge is given back, and the id is forgotten with it
+    assert_eq!(orders.ask(&backend, true).await, (false, [9, 0, 2]));
+
+    // then the order is charged like a new one as soon as both have room
+    let reset = backend.reset(orders.shared.scope, &orders.shared.key);
+    reset.await.unwrap();
+    assert_eq!(orders.ask(&backend, true).await, (true, [8, 4, 2]));
+    assert_eq!(backend.stats().lost_give_backs, 0);
 }
