@@ -9,10 +9,11 @@ under target/mutants: a function holds its original body and one for each of its
 selects one. The compiler names the mutants that do not build, and these are taken out again. Mutants of constants, and of
 functions whose type depends on their body, are few, and built one by one at the end.
 
-Each mutant runs against the unit tests first, then the oracle, and then the properties if these let it pass. A survivor is fine
-only if no test could notice it: then it stands in `explained.txt` with the reason. The command fails if another survives.
+Each mutant runs against the unit tests first, then the oracle and the dates of calendars, and then the properties if these let it
+pass. A survivor is fine only if no test could notice it: then it stands in `explained.txt` with the reason. The command fails if
+another survives.
 
-    --only NAME   mutants with this in their names: gcra.rs, Gcra::leave, 'replace < with'
+    --only NAME   mutants with this in their names: gcra.rs, Gcra::leave, 'replace < with'; several times for several files
     --every N     each N-th mutant only, for a look
     --skip N      from the N-th mutant on, of those
     --jobs N      this many at a time
@@ -38,12 +39,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "target/mutants/tree"
 EXPLAINED = Path(__file__).with_name("explained.txt")
-SUITES = ["tollgate_core", "oracle", "properties"]
+SUITES = ["tollgate_core", "oracle", "calendar", "properties"]
 # The properties of turns, which notice a mutant of these files long before the others have run.
 TURNS, OF_TURNS = ["turns::", "waiting::"], ["waiting.rs", "queue.rs", "notes.rs"]
 # The files, and the parts of a mutant's name that limit it to what core's own tests are about: of quotas the waits and the shares,
 # of verdicts the waits.
-FILES = {"algorithm/**": [""], "engine/bans.rs": [""], "ban.rs": [""], "quota.rs": ["wait", "try_keeping"], "verdict.rs": ["wait"]}
+FILES = {
+    "algorithm/**": [""],
+    "engine/bans.rs": [""],
+    "engine/grants.rs": [""],
+    "engine/ids.rs": [""],
+    "ban.rs": [""],
+    "calendar.rs": [""],
+    "calendar/**": [""],
+    "once.rs": [""],
+    "quota.rs": ["wait", "try_keeping"],
+    "quota/warm_ups.rs": [""],
+    "verdict.rs": ["wait"],
+}
 
 # A mutant may loop for ever, which counts as noticed: after this many times the duration of the suite without one.
 PATIENCE = 10
@@ -172,7 +185,8 @@ def built(chosen):
 
 
 def programs():
-    status, messages = cargo("test", "--no-run", "--lib", "--test", "oracle", "--test", "properties")
+    suites = [word for suite in SUITES[1:] for word in ("--test", suite)]
+    status, messages = cargo("test", "--no-run", "--lib", *suites)
     found = [message for message in messages if message.get("executable")]
     return status == 0 and {message["target"]["name"]: message["executable"] for message in found}
 
@@ -249,14 +263,15 @@ def is_explained(mutant):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--only", default="")
+    arguments.add_argument("--only", action="append")
     arguments.add_argument("--every", type=int, default=1)
     arguments.add_argument("--skip", type=int, default=0)
     arguments.add_argument("--jobs", type=int, default=1)
     arguments.add_argument("--list", action="store_true")
     given = arguments.parse_args()
 
-    chosen = [mutant for mutant in mutants() if given.only in mutant["name"]][given.skip :: given.every]
+    only = given.only or [""]
+    chosen = [mutant for mutant in mutants() if any(name in mutant["name"] for name in only)][given.skip :: given.every]
     if given.list:
         for mutant in chosen:
             print(f"{mutant['name']}  ({line_of(mutant)})")
@@ -284,7 +299,7 @@ def main():
             if is_noticed(programs[suite], mutant["number"], patience[suite], TURNS):
                 return mutant, suite
         # The properties take a minute, and do not notice explained mutants either.
-        suites = SUITES[:2] if is_explained(mutant) else SUITES
+        suites = SUITES[:-1] if is_explained(mutant) else SUITES
         by = next((suite for suite in suites if noticed(suite)), None)
         return mutant, by or ("explained" if is_explained(mutant) else "SURVIVED")
 
