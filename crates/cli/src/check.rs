@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate::config::{LimiterConfig, PolicyConfig};
+use tollgate::config::{LimiterConfig, PolicyConfig, ShedConfig};
 
 use crate::arguments::CheckArguments;
 use crate::coverage::{self, Covered};
@@ -27,6 +27,9 @@ pub(crate) fn run(asked: &CheckArguments) -> Result<String, Failure> {
     );
     for policy in &config.policies {
         write_policy(&mut report, policy);
+    }
+    if let Some(shed) = &config.shed {
+        write_shed(&mut report, shed);
     }
     write_covered(&mut report, &covered);
     write_refusals(&mut report, config, &covered);
@@ -70,6 +73,21 @@ fn write_policy(report: &mut String, policy: &PolicyConfig) {
         "failing",
         &format!("while the backend fails, {}", policy_words::failure(policy)),
     );
+}
+
+fn write_shed(report: &mut String, shed: &ShedConfig) {
+    let trial = if shed.shadow {
+        ", on trial: it refuses no request"
+    } else {
+        ""
+    };
+    line(report, format_args!("\nunder pressure{trial}"));
+    let mut say = |name: &str, words: &str| line(report, format_args!("  {name:<8} {words}"));
+    say("signal", &policy_words::signals(&shed.signals));
+    say("class", &policy_words::key(&shed.by));
+    for refused in &shed.at {
+        say("refuses", &format!("{refused} and above"));
+    }
 }
 
 fn write_covered(report: &mut String, covered: &[Covered]) {
@@ -143,12 +161,8 @@ fn write_registered(report: &mut String, names: &[Registered]) {
         report,
         format_args!("\nwhat the service has to register, and this program cannot see:"),
     );
-    for Registered { policy, kind, name } in names {
-        let kind = kind.words();
-        line(
-            report,
-            format_args!("  the {kind} {name:?} of policy {policy}"),
-        );
+    for name in names {
+        line(report, format_args!("  {}", name.words()));
     }
 }
 

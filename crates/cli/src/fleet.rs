@@ -88,7 +88,8 @@ impl<'a> Plan<'a> {
     /// The assumption about the quotas of callers, which only the service knows.
     fn assumptions(&self, policy: &Policy) -> Vec<String> {
         let of_policy = |it: &&Registered| {
-            it.policy == policy.name() && matches!(it.kind, Kind::Quotas | Kind::Tiers)
+            it.policy.as_deref() == Some(policy.name())
+                && matches!(it.kind, Kind::Quotas | Kind::Tiers)
         };
         let registered = self.limits.registered().iter().filter(of_policy);
         registered.map(Registered::assumption).collect()

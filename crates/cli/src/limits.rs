@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use tollgate::config::{
     self, ConfigFile, CostConfig, EntryConfig, KeyConfig, LimiterConfig, PolicyConfig,
-    QuotasConfig, Registry, ReloadError, TierSource,
+    QuotasConfig, Registry, ReloadError, SignalConfig, TierSource,
 };
 use tollgate::key::{self, KeyList};
-use tollgate::{Key, Limiter, LimiterBuilder, NetworkList, Quota, QuotaLookup, Tiers};
+use tollgate::{
+    Key, Limiter, LimiterBuilder, NetworkList, PressureGauge, Quota, QuotaLookup, Tiers,
+};
 
 /// A file of limits and its limiter.
 pub(crate) struct Limits {
@@ -30,7 +32,8 @@ pub(crate) struct LoggedCost(pub(crate) u64);
 /// A name that the service has to register, since the file cannot say what it stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Registered {
-    pub(crate) policy: String,
+    /// The policy that names it, or nothing if the rule for requests under pressure does.
+    pub(crate) policy: Option<String>,
     pub(crate) kind: Kind,
     pub(crate) name: String,
 }
@@ -44,6 +47,7 @@ pub(crate) enum Kind {
     KeyList,
     NetworkList,
     Outcome,
+    Pressure,
     Quotas,
     Tiers,
 }
@@ -58,6 +62,7 @@ impl Kind {
             Self::KeyList => "list of identities",
             Self::NetworkList => "list of networks",
             Self::Outcome => "outcome",
+            Self::Pressure => "signal of pressure",
             Self::Quotas => "lookup of quotas",
             Self::Tiers => "tiers",
         }
@@ -73,11 +78,20 @@ impl Registered {
             Kind::Key => "that it finds \"stand-in\", and the budgets are those of this text",
             Kind::KeyList | Kind::NetworkList => "that it is empty",
             Kind::Outcome => "nothing: it matters to the response",
+            Kind::Pressure => "that its level is 0",
             Kind::Quotas => "that it states no quotas of its own",
             Kind::Tiers => "that the caller is in none",
         };
-        let (kind, name, policy) = (self.kind.words(), &self.name, &self.policy);
-        format!("of the {kind} {name:?} of policy {policy}: {assumed}")
+        format!("of {}: {assumed}", self.words())
+    }
+
+    /// The name with its kind and the policy that needs it.
+    pub(crate) fn words(&self) -> String {
+        let (kind, name) = (self.kind.words(), &self.name);
+        match &self.policy {
+            Some(policy) => format!("the {kind} {name:?} of policy {policy}"),
+            None => format!("the {kind} {name:?} of [shed]"),
+        }
     }
 }
 
@@ -142,7 +156,7 @@ fn names_in(config: &LimiterConfig) -> Vec<Registered> {
     for policy in &config.policies {
         let mut add = |kind, name: &str| {
             names.insert(Registered {
-                policy: policy.name.clone(),
+                policy: Some(policy.name.clone()),
                 kind,
                 name: name.to_owned(),
             });
@@ -185,6 +199,21 @@ fn names_in(config: &LimiterConfig) -> Vec<Registered> {
             add(Kind::Tiers, name);
         }
     }
+    if let Some(shed) = &config.shed {
+        let mut add = |kind, name: &str| {
+            names.insert(Registered {
+                policy: None,
+                kind,
+                name: name.to_owned(),
+            });
+        };
+        add_keys(&shed.by, &mut add);
+        for signal in &shed.signals {
+            if let SignalConfig::Registered(name) = signal {
+                add(Kind::Pressure, name);
+            }
+        }
+    }
     names.into_iter().collect()
 }
 
@@ -220,9 +249,9 @@ fn add_keys(key: &KeyConfig, add: &mut impl FnMut(Kind, &str)) {
     }
 }
 
-/// Stand-ins with these names.
+/// Stand-ins with these names. The signals of the machine on which the program runs say nothing about the service.
 fn stand_ins(names: &[Registered]) -> Registry {
-    let mut registry = Registry::new();
+    let mut registry = Registry::new().without_measuring();
     for Registered { kind, name, .. } in names {
         registry = match kind {
             Kind::Condition => registry.register_condition(name, |_| true),
@@ -234,6 +263,7 @@ fn stand_ins(names: &[Registered]) -> Registry {
             Kind::KeyList => registry.register_key_list(name, KeyList::new()),
             Kind::NetworkList => registry.register_network_list(name, NetworkList::default()),
             Kind::Outcome => registry.register_count_if(name, |_| true),
+            Kind::Pressure => registry.register_pressure(name, PressureGauge::new()),
             Kind::Quotas => registry.register_quotas(name, no_quotas()),
             Kind::Tiers => registry.register_tiers(name, Tiers::by(|_, _| None::<String>)),
         };

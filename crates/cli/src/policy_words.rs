@@ -1,6 +1,6 @@
 //! A policy in words, for a reader who does not know the keys of the configuration.
 
-use tollgate::config::{CostConfig, KeyConfig, PolicyConfig, QuotasConfig};
+use tollgate::config::{CostConfig, KeyConfig, PolicyConfig, QuotasConfig, SignalConfig};
 use tollgate::{OnFailure, OnMissing};
 
 /// The requests that a policy covers.
@@ -42,7 +42,7 @@ pub(crate) fn payer(policy: &PolicyConfig) -> String {
         .map_or_else(|| key(&KeyConfig::ByClientIp), key)
 }
 
-fn key(config: &KeyConfig) -> String {
+pub(crate) fn key(config: &KeyConfig) -> String {
     match config {
         KeyConfig::ByClientIp => "the caller's address".to_owned(),
         KeyConfig::ByGlobal => "all callers together".to_owned(),
@@ -61,6 +61,18 @@ fn key(config: &KeyConfig) -> String {
         KeyConfig::All(parts) => parts.iter().map(key).collect::<Vec<_>>().join(" and "),
         _ => "another key".to_owned(),
     }
+}
+
+/// The signals of pressure, of which the highest counts.
+pub(crate) fn signals(signals: &[SignalConfig]) -> String {
+    let words = signals.iter().map(|signal| match signal {
+        SignalConfig::Cpu => "the processor time".to_owned(),
+        SignalConfig::Memory => "the memory".to_owned(),
+        SignalConfig::LagMs(full) => format!("tasks that run late, up to {full} ms"),
+        SignalConfig::Registered(name) => format!("the registered signal {name}"),
+        _ => "another signal".to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" or ")
 }
 
 /// The quotas, as they are written.

@@ -388,16 +388,16 @@ fn is_by_address(config: &LimiterConfig) -> bool {
 fn refuse_what_a_log_cannot_decide(path: &Path, limits: &Limits) -> Result<(), Failure> {
     let mut reasons = Vec::new();
     for name in limits.registered() {
-        let kind = match name.kind {
-            // The log may have it.
-            Kind::Cost => continue,
-            kind => kind.words(),
+        let (policy, kind) = match (&name.policy, name.kind) {
+            // A replay knows of no pressure, and the log may have a cost.
+            (None, _) | (_, Kind::Cost) => continue,
+            (Some(policy), kind) => (policy.clone(), kind.words()),
         };
         let reason = format!(
             "it needs the {kind} {:?}, which only the service has",
             name.name
         );
-        reasons.push((name.policy.clone(), reason));
+        reasons.push((policy, reason));
     }
     for policy in &limits.config().policies {
         if quotas_of(policy).any(|quota| quota.waits()) {

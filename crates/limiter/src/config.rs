@@ -58,6 +58,7 @@ mod policy;
 mod quotas;
 mod read;
 mod registry;
+mod shed;
 mod tiers;
 mod watch;
 mod words;
@@ -73,6 +74,7 @@ pub use self::once::OnceConfig;
 pub use self::policy::{CostConfig, PolicyConfig};
 pub use self::quotas::QuotasConfig;
 pub use self::registry::Registry;
+pub use self::shed::{ShedConfig, SignalConfig};
 pub use self::tiers::{TierSource, TiersConfig};
 pub use self::watch::{ConfigFile, ReloadError, Watch, watch};
 

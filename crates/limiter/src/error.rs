@@ -333,7 +333,7 @@ pub enum ConfigError {
 
 /// The names that a registry has.
 #[cfg(feature = "serde")]
-fn registered(known: &[String]) -> String {
+pub(crate) fn registered(known: &[String]) -> String {
     if known.is_empty() {
         return "nothing is".to_owned();
     }

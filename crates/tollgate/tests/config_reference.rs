@@ -26,10 +26,14 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate::config::{
     BanConfig, BlockConfig, ClassesConfig, ClientAddressConfig, DirectionConfig, KeyConfig,
-    LimiterConfig, MessagesConfig, OnceConfig, PolicyConfig, ProxiesConfig, Registry, TiersConfig,
+    LimiterConfig, MessagesConfig, OnceConfig, PolicyConfig, ProxiesConfig, Registry, ShedConfig,
+    SignalConfig, TiersConfig,
 };
 use tollgate::key::{self, KeyList};
-use tollgate::{Key, LimiterBuilder, NetworkList, OnFailure, OnMissing, Quota, QuotaLookup, Tiers};
+use tollgate::{
+    Key, LimiterBuilder, NetworkList, OnFailure, OnMissing, PressureGauge, Quota, QuotaLookup,
+    Tiers,
+};
 use toml::{Table, Value};
 
 /// The words that serde expects in place of one that it does not know.
@@ -68,12 +72,15 @@ fn registry() -> Registry {
         )
         .register_key_list("partners", KeyList::new())
         .register_network_list("offices", NetworkList::default())
+        .register_pressure("queue", PressureGauge::new())
+        .without_measuring()
 }
 
 /// A table of the file, with what the lines in it need around them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Top,
+    Shed,
     Policy,
     Tiers,
     Classes,
@@ -95,6 +102,10 @@ impl Place {
         };
         match self {
             Self::Top => {}
+            Self::Shed => {
+                let base = "classes = ['user', 'normal', 'batch']\nby = 'method'\nsignals = ['cpu']\nat = ['batch 60%']";
+                file.insert("shed".into(), nested(base));
+            }
             Self::Policy => policy.extend(keys.clone()),
             Self::Tiers => {
                 let base = "by = 'plans'\nquotas = { gold = '20/s' }";
@@ -127,9 +138,14 @@ impl Place {
     /// A whole file without one of the keys that this place needs.
     fn without(self, key: &str) -> Table {
         let mut file = self.with(&Table::new());
+        if self == Self::Shed {
+            let shed = file["shed"].as_table_mut();
+            shed.unwrap().remove(key).unwrap();
+            return file;
+        }
         let policy = &mut file["policies"].as_array_mut().unwrap()[0];
         let table = match self {
-            Self::Top | Self::Policy => policy,
+            Self::Top | Self::Shed | Self::Policy => policy,
             Self::Tiers => &mut policy["tiers"],
             Self::Classes => &mut policy["classes"],
             Self::BlockKeys => &mut policy["block_keys"],
@@ -289,6 +305,7 @@ fn hold_keys<T: DeserializeOwned + Debug>(heading: &str, place: Place) {
 #[test]
 fn each_key_that_the_code_reads_has_a_row_a_line_that_builds_and_its_default() {
     hold_keys::<LimiterConfig>("## Top level", Place::Top);
+    hold_keys::<ShedConfig>("## `[shed]`", Place::Shed);
     hold_keys::<PolicyConfig>("## `[[policies]]`", Place::Policy);
     hold_keys::<TiersConfig>("## `[policies.tiers]`", Place::Tiers);
     hold_keys::<ClassesConfig>("## `[policies.classes]`", Place::Classes);
@@ -322,6 +339,11 @@ fn each_form_of_a_value_has_a_row_and_a_line_that_builds() {
             Some(variants::<ClientAddressConfig>()),
         ),
         ("### Proxies", Place::Top, Some(variants::<ProxiesConfig>())),
+        (
+            "### `signals`",
+            Place::Shed,
+            Some(variants::<SignalConfig>()),
+        ),
         ("### `key`", Place::Policy, Some(forms_of_keys())),
         (
             "### `on_missing`",

@@ -26,6 +26,15 @@ fn everything() -> Vec<Value> {
             "exempt_health_checks": true,
             "max_waiting": 500,
             "deadline_header": "x-timeout-ms",
+            "shed": {
+                "classes": ["user", "batch"],
+                "by": { "registered": "user" },
+                "signals": ["cpu", "memory", { "lag-ms": 100 }, { "registered": "queue" }],
+                "at": ["batch 70%"],
+                "margin": "10%",
+                "retry_after": 10,
+                "shadow": true,
+            },
             "allow_no_policies": true,
             "policies": [{
                 "name": "p",

@@ -7,6 +7,7 @@ use tollgate_limiter::transport::Unmet;
 use super::{Account, Explanation};
 use crate::arguments::ExplainArguments;
 use crate::figures::{about, grouped};
+use crate::limits::Registered;
 use crate::policy_words;
 use crate::recorder::Question;
 
@@ -179,11 +180,16 @@ fn answer(asked: &ExplainArguments, explanation: &Explanation, lines: &mut Vec<S
 
 /// The facts that only the service has.
 fn unknown(explanation: &Explanation, lines: &mut Vec<String>) {
-    let registered = explanation.limits.registered();
-    if !registered.is_empty() {
+    let registered = explanation.limits.registered().iter();
+    // Without pressure no class is refused, so that its key does not matter.
+    let of_policies = registered.filter(|registered| registered.policy.is_some());
+    let mut assumptions: Vec<_> = of_policies.map(Registered::assumption).collect();
+    if explanation.limits.config().shed.is_some() {
+        assumptions
+            .push("of the pressure: that there is none, so that no class is refused".to_owned());
+    }
+    if !assumptions.is_empty() {
         lines.push("\nonly the service knows these, and the explanation assumes".to_owned());
     }
-    for registered in registered {
-        lines.push(format!("  {}", registered.assumption()));
-    }
+    lines.extend(assumptions.iter().map(|assumed| format!("  {assumed}")));
 }

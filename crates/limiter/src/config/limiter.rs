@@ -4,7 +4,7 @@ use http::HeaderName;
 use serde::{Deserialize, Serialize};
 
 use super::read::policies_by_name;
-use super::{ClientAddressConfig, PolicyConfig, Registry, is_default};
+use super::{ClientAddressConfig, PolicyConfig, Registry, ShedConfig, is_default};
 use crate::{ConfigError, Limiter, LimiterBuilder};
 
 /// A [`Limiter`] as plain data, but for its backend, which the application gives to the builder. A key that is left out has the
@@ -48,6 +48,9 @@ pub struct LimiterConfig {
     /// The header in which callers say how long they wait: see [`LimiterBuilder::deadline_header`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub deadline_header: Option<String>,
+    /// The classes that are refused under pressure: see [`LimiterBuilder::shed`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shed: Option<ShedConfig>,
     /// True if a limiter may have no policies.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_no_policies: bool,
@@ -90,6 +93,9 @@ impl LimiterConfig {
                 header: name.clone(),
             };
             builder = builder.deadline_header(header.map_err(invalid)?);
+        }
+        if let Some(shed) = &self.shed {
+            builder = shed.build(builder, registry)?;
         }
         if self.allow_no_policies {
             builder = builder.allow_no_policies();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::refused;
 use crate::key::{AsyncKeyExtractor, KeyExtractor, KeyList, Source};
 use crate::policy::{Cost, CountIf, Outcome};
-use crate::{ConfigError, NetworkList, QuotaLookup, RequestView, ResponseView, Tiers};
+use crate::{ConfigError, NetworkList, Pressure, QuotaLookup, RequestView, ResponseView, Tiers};
 
 /// The closures and the lists that a configuration names. Each kind has names of its own. The last of two with one name counts.
 ///
@@ -37,6 +37,8 @@ pub struct Registry {
     outcomes: BTreeMap<String, Outcome>,
     key_lists: BTreeMap<String, KeyList>,
     network_lists: BTreeMap<String, NetworkList>,
+    pressures: BTreeMap<String, Pressure>,
+    is_unmeasured: bool,
 }
 
 type Condition = dyn Fn(&RequestView<'_>) -> bool + Send + Sync;
@@ -193,6 +195,39 @@ impl Registry {
         self
     }
 
+    /// A signal of pressure for `{ registered = .. }` in `[shed]`: see [`LimiterBuilder::shed`](crate::LimiterBuilder::shed).
+    ///
+    /// ```
+    /// use tollgate::PressureGauge;
+    /// use tollgate::config::Registry;
+    ///
+    /// let queue = PressureGauge::new();
+    /// let registry = Registry::new().register_pressure("queue", &queue);
+    /// ```
+    pub fn register_pressure(mut self, name: &str, pressure: impl Into<Pressure>) -> Self {
+        self.pressures.insert(name.into(), pressure.into());
+        self
+    }
+
+    /// Measures nothing: the level of each signal that a configuration names is 0, unless it is registered. A program that looks
+    /// at a configuration and serves no requests needs no control group and no runtime.
+    ///
+    /// ```
+    /// use tollgate::config::{LimiterConfig, Registry};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config: LimiterConfig = toml::from_str(r#"
+    ///     shed = { classes = ["user", "batch"], by = { header = "x-class" }, signals = ["cpu"], at = ["batch 70%"] }
+    /// "#)?;
+    /// let limiter = config.build(&Registry::new().without_measuring())?.build()?;
+    /// assert!(!limiter.is_shedding());
+    /// # Ok(()) }
+    /// ```
+    pub fn without_measuring(mut self) -> Self {
+        self.is_unmeasured = true;
+        self
+    }
+
     fn register_outcome(mut self, name: &str, outcome: Outcome) -> Self {
         self.outcomes.insert(name.into(), outcome);
         self
@@ -255,6 +290,14 @@ impl Registry {
     ) -> Result<&NetworkList, ConfigError> {
         find(&self.network_lists, policy, "exempt_networks", name)
     }
+
+    pub(super) fn pressure(&self, name: &str) -> Result<&Pressure, ConfigError> {
+        find(&self.pressures, "", "signals", name)
+    }
+
+    pub(super) const fn measures(&self) -> bool {
+        !self.is_unmeasured
+    }
 }
 
 fn find<'a, T>(
@@ -282,6 +325,8 @@ impl fmt::Debug for Registry {
             .field("outcomes", &self.outcomes.keys())
             .field("key_lists", &self.key_lists.keys())
             .field("network_lists", &self.network_lists.keys())
+            .field("pressures", &self.pressures.keys())
+            .field("is_unmeasured", &self.is_unmeasured)
             .finish()
     }
 }

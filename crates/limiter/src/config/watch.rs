@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use super::words::{Fault, changes};
 use super::{LimiterConfig, Registry};
-use crate::{Limiter, LimiterBuilder};
+use crate::{ConfigError, Limiter, LimiterBuilder};
 
 /// The time between two looks at the file. Kubernetes takes up to a minute to mount a change, so a shorter one would not be felt.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -335,12 +335,13 @@ impl Follower {
         text: &str,
     ) -> Result<(LimiterConfig, Vec<String>), ReloadError> {
         let (config, builder) = self.file.build(text)?;
-        let policies = builder.into_policies();
+        let wrong =
+            |error: ConfigError| ReloadError::of_text(&self.file.path, text, error.to_string());
+        let policies = builder.into_policies().map_err(wrong)?;
         let changed = changes(before, &config, &self.limiter, &policies);
         // It counts the refusals of its own, and the caller those of the file.
         let replaced = self.limiter.replace_uncounted(policies);
-        let wrong = |message: String| ReloadError::of_text(&self.file.path, text, message);
-        replaced.map_err(|error| wrong(error.to_string()))?;
+        replaced.map_err(wrong)?;
         Ok((config, changed))
     }
 }

@@ -33,6 +33,7 @@ impl Fault {
         let told = line_in(message);
         let own = || line_of(text, policy?, which, field);
         let line = match field {
+            _ if message.starts_with("shedding: ") => line_of_shed(text),
             Some(_) => own().or(told),
             None => told.map_or_else(own, |line| Some(line_of_unknown(text, message, line))),
         };
@@ -154,6 +155,12 @@ fn line_of(text: &str, policy: &str, which: usize, field: Option<&str>) -> Optio
         (None, None) => at,
     };
     Some(found + 1)
+}
+
+/// The line of the table with the classes that are refused under pressure.
+fn line_of_shed(text: &str) -> Option<usize> {
+    let begins = |line: &str| has_key(line, "shed") || line.trim().starts_with("[shed]");
+    text.lines().position(begins).map(|at| at + 1)
 }
 
 /// True if a line gives this key a value.
@@ -397,6 +404,11 @@ routes = [\"/api\"]
         let twice = format!("{FILE}\n[[policies]]\nname = \"login\"\nquotas = \"6/min\"\n");
         let fault = Fault::find(&twice, "policy \"login\": two policies have this name");
         assert_eq!(fault.line, Some(13));
+        let shed = Fault::find(
+            "a = 1\n[shed]\nat = []\n",
+            "shedding: no class has a threshold",
+        );
+        assert_eq!((shed.line, shed.field), (Some(2), None));
         let line = "TOML parse error at line 7, column 1";
         assert_eq!(place(line), (Some(7), None, None));
         let unknown = format!("{line}: policy \"api\": unknown field `routes`, expected");

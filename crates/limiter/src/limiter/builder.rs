@@ -12,7 +12,7 @@ use super::Limiter;
 use super::meters::Meters;
 use super::observer::{Observer, Observers};
 use super::offenders::Tracker;
-use super::shedding::{Shedding, SheddingTerms};
+use super::shedding::{CheckedShedding, Shedding, SheddingTerms};
 use super::snapshot::Snapshot;
 use super::terms::Terms;
 use crate::key::{KeyExtractor, Source};
@@ -187,12 +187,16 @@ impl LimiterBuilder {
     /// # Ok(()) }
     /// ```
     pub fn classes<C: Into<String>>(
-        mut self,
+        self,
         names: impl IntoIterator<Item = C>,
         class: impl KeyExtractor,
     ) -> Self {
         let names = names.into_iter().map(Into::into).collect();
-        self.shedding.add_classes(names, Source::new(class));
+        self.classes_by(names, Source::new(class))
+    }
+
+    pub(crate) fn classes_by(mut self, names: Vec<String>, class: Source) -> Self {
+        self.shedding.add_classes(names, class);
         self
     }
 
@@ -230,8 +234,18 @@ impl LimiterBuilder {
     ///
     /// The limiter is not built without classes, if a threshold is not above 0 and at most 1, if a less important class has none or
     /// one that is not lower, or if a class is unknown or named twice.
-    pub fn shed(mut self, pressure: impl Into<Pressure>, shedding: impl Into<Shedding>) -> Self {
-        self.shedding.add(pressure.into(), shedding.into());
+    pub fn shed(self, pressure: impl Into<Pressure>, shedding: impl Into<Shedding>) -> Self {
+        let pressure = pressure.into();
+        self.shed_by(move || Ok(pressure), shedding.into())
+    }
+
+    /// Sheds by a signal that is measured from the moment when the limiter is built.
+    pub(crate) fn shed_by(
+        mut self,
+        open: impl FnOnce() -> Result<Pressure, ConfigError> + Send + Sync + 'static,
+        shedding: Shedding,
+    ) -> Self {
+        self.shedding.add(Box::new(open), shedding);
         self
     }
 
@@ -339,9 +353,15 @@ impl LimiterBuilder {
     }
 
     /// The policies, for a limiter that has all else.
+    /// The policies, for a limiter that runs.
+    ///
+    /// # Errors
+    ///
+    /// If the builder's classes or thresholds are invalid, which would be found at the next start otherwise.
     #[cfg(feature = "serde")]
-    pub(crate) fn into_policies(self) -> Vec<Policy> {
-        self.policies
+    pub(crate) fn into_policies(self) -> Result<Vec<Policy>, ConfigError> {
+        self.shedding.checked()?;
+        Ok(self.policies)
     }
 
     /// The limiter.
@@ -356,7 +376,8 @@ impl LimiterBuilder {
         let backend = self
             .backend
             .unwrap_or_else(|| Arc::new(MemoryBackend::new()));
-        let shedder = self.shedding.build()?;
+        let shedder = self.shedding.checked()?;
+        let shedder = shedder.map(CheckedShedding::start).transpose()?;
         let terms = Terms {
             offered: backend.capabilities(),
             // One that only sheds is not a mistake.

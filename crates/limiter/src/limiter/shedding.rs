@@ -125,7 +125,16 @@ impl<C: Into<String>, const N: usize> From<[(C, f64); N]> for Shedding {
 #[derive(Default)]
 pub(super) struct SheddingTerms {
     classes: Vec<(Vec<String>, Source)>,
-    stated: Vec<(Pressure, Shedding)>,
+    stated: Vec<(OpenPressure, Shedding)>,
+}
+
+/// Begins to measure a signal.
+pub(super) type OpenPressure = Box<dyn FnOnce() -> Result<Pressure, ConfigError> + Send + Sync>;
+
+/// Classes and thresholds that go together, before their signal is measured.
+pub(super) struct CheckedShedding {
+    open: OpenPressure,
+    shedder: Shedder,
 }
 
 impl SheddingTerms {
@@ -133,14 +142,14 @@ impl SheddingTerms {
         self.classes.push((names, source));
     }
 
-    pub(super) fn add(&mut self, pressure: Pressure, shedding: Shedding) {
-        self.stated.push((pressure, shedding));
+    pub(super) fn add(&mut self, open: OpenPressure, shedding: Shedding) {
+        self.stated.push((open, shedding));
     }
 
     /// `None` if neither classes nor a signal were stated.
-    pub(super) fn build(self) -> Result<Option<Shedder>, ConfigError> {
+    pub(super) fn checked(self) -> Result<Option<CheckedShedding>, ConfigError> {
         let (mut classes, mut stated) = (self.classes.into_iter(), self.stated.into_iter());
-        let ((names, source), (pressure, shedding)) = match (classes.next(), stated.next()) {
+        let ((names, source), (open, shedding)) = match (classes.next(), stated.next()) {
             (None, None) => return Ok(None),
             (None, Some(_)) => {
                 return refuse("there are no classes to refuse; add `.classes([..], extractor)`");
@@ -171,7 +180,13 @@ impl SheddingTerms {
             return refuse("`retry_after` is longer than a day");
         }
         let shedder = Shedder::new(names, source, thresholds, wait, shedding.is_shadow);
-        Ok(Some(shedder.following(pressure)))
+        Ok(Some(CheckedShedding { open, shedder }))
+    }
+}
+
+impl CheckedShedding {
+    pub(super) fn start(self) -> Result<Shedder, ConfigError> {
+        Ok(self.shedder.following((self.open)()?))
     }
 }
 

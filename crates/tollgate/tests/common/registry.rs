@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::config::Registry;
 use tollgate::key::{KeyList, from_async_fn, from_fn};
-use tollgate::{Key, Networks, Quota, QuotaLookup, Tiers};
+use tollgate::{Key, Networks, PressureGauge, Quota, QuotaLookup, Tiers};
 
 /// Something of every kind.
 pub fn registry() -> Registry {
@@ -41,4 +41,5 @@ pub fn registry() -> Registry {
         .register_settle_by_bytes("bytes", |bytes| bytes)
         .register_key_list("partners", ["b"].into_iter().collect::<KeyList>())
         .register_network_list("offices", Networks::new(["192.0.2.0/24"]))
+        .register_pressure("queue", PressureGauge::new())
 }
