@@ -186,15 +186,21 @@ const WHOLES: &[(&str, Whole<'_>)] = &[
         "fire",
         Whole {
             module: "checker::banned",
-            parts: &["record"],
-            reason: "the findings about bans and the record from which they follow",
+            parts: &["budget", "record"],
+            reason: "the findings about bans and the records from which they follow",
         },
     ),
     (
         "fire",
         Whole {
             module: "client",
-            parts: &["knocking", "ordering", "replacing", "restarting"],
+            parts: &[
+                "knocking",
+                "operating",
+                "ordering",
+                "replacing",
+                "restarting",
+            ],
             reason: "one client, a file for each of its trades",
         },
     ),

@@ -169,6 +169,7 @@ impl Campaign {
             deadline_us: Some(micros(DEADLINE)),
             holds: record.holds,
             knocks: record.knocks,
+            operated: record.operated,
             orders: record.orders,
             lines: record.lines,
             replaced: record.replaced,

@@ -3,6 +3,7 @@
 mod granting;
 mod knocking;
 mod machine;
+mod operating;
 mod ordering;
 mod patience;
 mod record;
@@ -22,6 +23,7 @@ use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
 use self::knocking::{KNOCKERS, knock};
 use self::machine::watch_the_machine;
+use self::operating::operate;
 use self::ordering::order;
 use self::record::say;
 pub use self::record::{HolderFigures, Line};
@@ -34,6 +36,7 @@ use crate::attempt::{
 };
 use crate::door::Entrance;
 use crate::flaw::Flaw;
+use crate::gate::Gate;
 use crate::hold::{Grant, LEASE};
 use crate::holder::{PlaceDesk, Places};
 use crate::instance::Instance;
@@ -163,7 +166,14 @@ async fn ask(orders: &Orders) -> Result<()> {
     workers.extend(
         (0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(&client), desk.clone(), holder))),
     );
-    workers.extend((0..KNOCKERS).map(|knocker| tokio::spawn(knock(Arc::clone(&client), knocker))));
+    let backend = client.entrance.backend();
+    let gate = Gate::of(backend, client.entrance.population(), orders.flaw)?;
+    let gate = Arc::new(gate);
+    workers.extend((0..KNOCKERS).map(|knocker| {
+        let (client, gate) = (Arc::clone(&client), Arc::clone(&gate));
+        tokio::spawn(knock(client, gate, knocker))
+    }));
+    workers.push(tokio::spawn(operate(Arc::clone(&client), gate)));
     workers.push(tokio::spawn(replace_quotas(Arc::clone(&client))));
     workers.push(tokio::spawn(restart(Arc::clone(&client))));
     workers.push(tokio::spawn(order(Arc::clone(&client))));

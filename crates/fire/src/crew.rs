@@ -14,6 +14,7 @@ use crate::history::Wait;
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::operator::OperatorCall;
 use crate::order::Order;
 use crate::replacement::Replacement;
 use crate::wall::now_us;
@@ -41,6 +42,7 @@ pub(crate) struct Record {
     pub(crate) waits: Vec<Wait>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) knocks: Vec<Knock>,
+    pub(crate) operated: Vec<OperatorCall>,
     pub(crate) orders: Vec<Order>,
     pub(crate) lines: Vec<WaitingLine>,
     pub(crate) replaced: Vec<Replacement>,
@@ -115,6 +117,7 @@ impl Crew {
                     all.waits.extend(record.waits);
                     all.holds.extend(record.holds);
                     all.knocks.extend(record.knocks);
+                    all.operated.extend(record.operated);
                     all.orders.extend(record.orders);
                     all.lines.extend(record.lines);
                     all.replaced.extend(record.replaced);
@@ -161,7 +164,7 @@ fn record(process: u32, output: impl Read) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
     let (mut holds, mut knocks) = (HashMap::new(), HashMap::new());
     let (mut orders, mut lines) = (HashMap::new(), HashMap::new());
-    let mut replaced = HashMap::new();
+    let (mut replaced, mut operated) = (HashMap::new(), HashMap::new());
     for line in BufReader::new(output)
         .lines()
         .map_while(std::io::Result::ok)
@@ -181,6 +184,9 @@ fn record(process: u32, output: impl Read) -> Record {
             }
             Ok(Line::Knock(number, knock)) => {
                 knocks.insert(number, knock);
+            }
+            Ok(Line::Operator(number, call)) => {
+                operated.insert(number, call);
             }
             Ok(Line::Order(number, order)) => {
                 orders.insert(number, order);
@@ -213,11 +219,16 @@ fn record(process: u32, output: impl Read) -> Record {
     record.replaced.extend(replaced.into_values());
     record.orders.extend(orders.into_values());
     record.knocks.extend(knocks.into_values());
+    record.operated.extend(operated.into_values());
     let of_orders = record.orders.iter_mut();
     let of_orders = of_orders.map(|it: &mut Order| (&mut it.heard_us, &mut it.outcome));
     let of_knocks = record.knocks.iter_mut();
     let of_knocks = of_knocks.map(|it: &mut Knock| (&mut it.heard_us, &mut it.outcome));
-    let unheard = of_orders.chain(of_knocks).filter(|(us, _)| **us == 0);
+    let of_operators = record.operated.iter_mut();
+    let of_operators =
+        of_operators.map(|it: &mut OperatorCall| (&mut it.heard_us, &mut it.outcome));
+    let of_callers = of_orders.chain(of_knocks).chain(of_operators);
+    let unheard = of_callers.filter(|(us, _)| **us == 0);
     for (heard_us, outcome) in unheard {
         (*heard_us, *outcome) = (ended_us, killed());
     }

@@ -1,5 +1,5 @@
-//! A process with a deliberate defect in its own share, line or ids. It shows that the whole chain from clients to checker would
-//! notice.
+//! A process with a deliberate defect in its own share, line, ids or bans. It shows that the whole chain from clients to checker
+//! would notice.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,12 @@ pub enum Flaw {
     StatesNoWait,
     /// All of its requests spend the share that is kept for the important ones.
     SpendsKept,
+    /// None of the requests that its service refuses is a strike.
+    StrikesForNothing,
+    /// Its operator bans for half of the time that it says.
+    BansForHalf,
+    /// Its operator pardons no caller, and says so of one.
+    PardonsNobody,
     /// One more of its requests waits than its line has room for.
     OneMoreWaits,
     /// The last place of its line stays free.
@@ -40,13 +46,16 @@ pub enum Flaw {
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
         Self::PassesEarly,
         Self::StatesNoWait,
         Self::SpendsKept,
+        Self::StrikesForNothing,
+        Self::BansForHalf,
+        Self::PardonsNobody,
         Self::OneMoreWaits,
         Self::OneFewerWaits,
         Self::NeverCloses,
@@ -83,6 +92,9 @@ impl Flaw {
             Self::PassesEarly => "passes-early",
             Self::StatesNoWait => "states-no-wait",
             Self::SpendsKept => "spends-kept",
+            Self::StrikesForNothing => "strikes-for-nothing",
+            Self::BansForHalf => "bans-for-half",
+            Self::PardonsNobody => "pardons-nobody",
             Self::OneMoreWaits => "one-more-waits",
             Self::OneFewerWaits => "one-fewer-waits",
             Self::NeverCloses => "never-closes",

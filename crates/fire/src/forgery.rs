@@ -68,6 +68,8 @@ pub enum Forgery {
     BanOneStrikeMore,
     /// No ban lasts longer than the one before.
     BanNeverDoubles,
+    /// A ban by hand ends a longer one.
+    ByHandShortens,
     /// Requests of banned callers are charged.
     BannedCharged,
     /// A refill in intervals comes twice at the start of each period.
@@ -104,7 +106,7 @@ pub enum Forgery {
 
 impl Forgery {
     /// All defects.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::SkipWrite,
         Self::DoubleCharge,
         Self::Neighbour,
@@ -136,6 +138,7 @@ impl Forgery {
         Self::BanOneStrikeFewer,
         Self::BanOneStrikeMore,
         Self::BanNeverDoubles,
+        Self::ByHandShortens,
         Self::BannedCharged,
         Self::RefillTwice,
         Self::DayEndless,
@@ -204,6 +207,7 @@ impl Forgery {
             Self::BanOneStrikeFewer => "ban-one-strike-fewer",
             Self::BanOneStrikeMore => "ban-one-strike-more",
             Self::BanNeverDoubles => "ban-never-doubles",
+            Self::ByHandShortens => "by-hand-shortens",
             Self::BannedCharged => "banned-charged",
             Self::RefillTwice => "refill-twice",
             Self::DayEndless => "day-endless",
@@ -300,6 +304,9 @@ impl Forgery {
                 vec![("if #live >= terms.strikes", "if #live > terms.strikes")]
             }
             Self::BanNeverDoubles => vec![("min(2 * length, terms.longest)", "length")],
+            Self::ByHandShortens => {
+                vec![("if now + terms.lasting > state.ends then", "if true then")]
+            }
             Self::BannedCharged => {
                 let takes = (
                     takes,

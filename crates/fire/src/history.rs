@@ -9,6 +9,7 @@ use crate::attempt::Attempt;
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::operator::OperatorCall;
 use crate::order::Order;
 use crate::replacement::Replacement;
 
@@ -43,6 +44,9 @@ pub struct History {
     /// The requests under a policy with a ban, in any order.
     #[serde(default)]
     pub knocks: Vec<Knock>,
+    /// The calls of operators about callers under that policy, in any order.
+    #[serde(default)]
+    pub operated: Vec<OperatorCall>,
     /// The requests with ids, in any order.
     #[serde(default)]
     pub orders: Vec<Order>,

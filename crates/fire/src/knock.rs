@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tollgate::key::{self, Header};
+use tollgate::{OnFailure, Policy, Share};
 use tollgate_core::{Ban, Charge, Key, Mode, Quota, Scope};
 
 use crate::attempt::Outcome;
-use crate::population::Population;
-
-/// The name of the policy. No policy of a population has it.
-const NAME: &str = "banning";
+use crate::flaw::Flaw;
+use crate::population::{Population, number_in};
 
 /// One request under the policy with a ban and a class. Times are of the clients' clock, in µs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,12 @@ pub struct Knock {
     pub heard_us: u64,
     /// The outcome. The first verdict of a decision is the quota's, and the second is the ban's.
     pub outcome: Outcome,
+    /// True if the service refuses it in the end, which is a strike.
+    #[serde(default)]
+    pub fails: bool,
+    /// The status of the answer, if it went through a layer.
+    #[serde(default)]
+    pub status: Option<u16>,
 }
 
 /// The requests of one class of a caller: its part of the quota, and the ban that guards it.
@@ -38,6 +44,20 @@ pub struct Guarded {
 }
 
 impl Guarded {
+    /// The name of the policy. No policy of a population has it.
+    pub(crate) const POLICY: &str = "banning";
+
+    /// The headers of a knock at a service: its caller, its class if it is important, and one that has the service refuse it.
+    pub(crate) const CALLER: &str = "x-fire-knock-caller";
+    pub(crate) const CLASS: &str = "x-fire-knock-class";
+    pub(crate) const FAILS: &str = "x-fire-knock-fails";
+
+    /// The class of the important.
+    pub(crate) const IMPORTANT: &str = "important";
+
+    /// The status of an answer that is a strike.
+    pub(crate) const STRIKE: u16 = 401;
+
     /// The quota, which eager callers exceed and calm ones do not.
     pub const QUOTA: Quota = Quota::per_second(20).burst(5);
 
@@ -50,13 +70,16 @@ impl Guarded {
         .doubling_to(Duration::from_millis(1_000))
         .forgiven_after(Duration::from_millis(600));
 
+    /// The longest ban by an operator.
+    pub const LONGEST_BY_HAND: Duration = Duration::from_millis(1_500);
+
     /// The policy for this caller and class.
     #[must_use]
     pub fn of(population: &Population, caller: u32, is_important: bool) -> Self {
         let kept = if is_important { 0 } else { Self::KEPT };
         let quotas = [Self::QUOTA.keeping(kept), Quota::from(Self::BAN)];
         Self {
-            scopes: [0, 1].map(|slot| Scope::of(NAME, slot, &quotas[usize::from(slot)])),
+            scopes: quotas.map(|quota| Scope::of(Self::POLICY, 0, &quota)),
             quotas,
             key: population.key(caller),
         }
@@ -73,5 +96,26 @@ impl Guarded {
             cost,
             mode: Mode::Enforce,
         })
+    }
+
+    /// The policy as a user configures it, for requests that name a caller for it.
+    pub(crate) fn policy(population: &Population, flaw: Option<Flaw>) -> Policy {
+        let strikes = flaw != Some(Flaw::StrikesForNothing);
+        let population = population.clone();
+        Policy::new(Self::POLICY, Self::QUOTA)
+            .key(key::from_fn(move |request| {
+                let caller = number_in(request, Self::CALLER)?;
+                u32::try_from(caller)
+                    .ok()
+                    .map(|caller| population.key(caller))
+            }))
+            .class_by(Header::new(Self::CLASS))
+            .keep_for(
+                Self::IMPORTANT,
+                Share::percent(100 * Self::KEPT / Self::QUOTA.capacity()),
+            )
+            .ban(Self::BAN)
+            .strike_if(move |response| strikes && response.status() == Self::STRIKE)
+            .on_failure(OnFailure::Deny)
     }
 }

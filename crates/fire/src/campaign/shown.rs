@@ -5,7 +5,7 @@ use crate::checker::Findings;
 /// The cases that did not come up. A short run needs some of them, and a long one all; days end only if the servers' clock can be
 /// set.
 pub(super) fn missing(found: &Findings, is_long: bool, has_clock: bool) -> Vec<String> {
-    let (once, lines) = (&found.once, &found.lines);
+    let (once, lines, bans) = (&found.once, &found.lines, &found.banned);
     let in_any = [
         (once.replayed, "no id was replayed"),
         (
@@ -42,6 +42,15 @@ pub(super) fn missing(found: &Findings, is_long: bool, has_clock: bool) -> Vec<S
         (found.warming.strict, "no budget that warms up was judged"),
         (found.rated.strict, "no budget of another rate was judged"),
         (found.held.stood, "no request waited for a place"),
+        (bans.begun, "no strikes banned a caller"),
+        (bans.by_hand, "no operator banned a caller"),
+        (bans.lengthened, "no ban by hand made another longer"),
+        (bans.kept_longer, "no ban by hand found a longer one"),
+        (bans.pardoned, "no pardon ended a ban"),
+        (
+            bans.by_response,
+            "no request found a strike by a response that surely had arrived",
+        ),
         (lines.full, "no line was full"),
         (lines.stopped, "no request waited in a line that was closed"),
         (lines.closed, "no request found a closed line"),

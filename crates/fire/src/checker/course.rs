@@ -308,15 +308,10 @@ impl Reader<'_> {
         if attempt.outcome.is_silence() || attempt.outcome.is_unheard() {
             return None;
         }
-        let from_us = sent_us.saturating_sub(AFTERMATH_US);
-        let to_us = attempt.heard_us.saturating_add(RETURNS_US);
-        let mut disturbances = self.history.disturbances.iter();
-        let is_disturbed = disturbances.any(|it| it.from_us <= to_us && it.to_us >= from_us);
-        let hindrances = self.hindrances.0.get(&attempt.asker.process).into_iter();
-        let mut hindrances = hindrances.flatten();
-        let is_hindered =
-            hindrances.any(|(start_us, end_us)| *start_us <= to_us && *end_us >= sent_us);
-        (!is_disturbed && !is_hindered).then(|| self.timeline(budget).latest(to_us))
+        let process = attempt.asker.process;
+        let heard_us = attempt.heard_us;
+        let done_us = done_by(self.history, self.hindrances, process, sent_us, heard_us);
+        Some(self.timeline(budget).latest(done_us?))
     }
 
     /// Says whether an action without an answer is certain: no fault was in its way, and its client lived on.
@@ -406,6 +401,24 @@ pub(super) fn lingers_until(history: &History, sent_us: u64, heard_us: u64) -> u
         }
     }
     until
+}
+
+/// The time by which a correction surely was done that a process made between these times, if nothing was in its way for long
+/// before.
+pub(super) fn done_by(
+    history: &History,
+    hindrances: &Hindrances,
+    process: u32,
+    sent_us: u64,
+    heard_us: u64,
+) -> Option<u64> {
+    let from_us = sent_us.saturating_sub(AFTERMATH_US);
+    let to_us = heard_us.saturating_add(RETURNS_US);
+    let mut disturbances = history.disturbances.iter();
+    let is_disturbed = disturbances.any(|it| it.from_us <= to_us && it.to_us >= from_us);
+    let mut hindrances = hindrances.0.get(&process).into_iter().flatten();
+    let is_hindered = hindrances.any(|(start_us, end_us)| *start_us <= to_us && *end_us >= sent_us);
+    (!is_disturbed && !is_hindered).then_some(to_us)
 }
 
 /// Earlier credits reduce the part of a charge that still shows in a bucket, and a charge on a lost budget gets nothing back.

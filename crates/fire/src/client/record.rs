@@ -8,6 +8,7 @@ use crate::attempt::{Attempt, AttemptAnswer};
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::operator::OperatorCall;
 use crate::order::Order;
 use crate::replacement::Replacement;
 
@@ -22,6 +23,8 @@ pub enum Line {
     Hold(u64, Hold),
     /// A request under a policy with a ban is about to be made, and once more with its answer.
     Knock(u64, Knock),
+    /// A call of an operator is about to be made, and once more with its answer.
+    Operator(u64, OperatorCall),
     /// A request with an id is about to be made, and once more with its answer.
     Order(u64, Order),
     /// The line of a limiter, which is about to be used, or is being closed.

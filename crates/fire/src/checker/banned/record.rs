@@ -1,95 +1,75 @@
-//! The knowledge of one caller's budget, strikes and ban, from one decision to the next.
+//! The knowledge of one caller's strikes and ban, from one decision to the next.
+
+use std::collections::BTreeSet;
 
 use super::BanFindings;
-use super::course::{CallerCourse, Seen};
+use super::course::{Act, CallerCourse, Seen, SeenBan, SeenKnock};
+use super::terms::Terms;
 use crate::checker::timeline::Moment;
-use crate::knock::Guarded;
-
-/// The policy in figures, in µs.
-struct Terms {
-    strikes: u64,
-    within_us: u64,
-    forgiven_us: u64,
-    /// The length of a ban after each number of doublings that still lengthens it.
-    lengths_us: Vec<u64>,
-    /// The time in which one unit drains, and all that the budget holds.
-    unit_us: u64,
-    whole_us: u64,
-    /// The part of that which all but the important leave.
-    kept_us: u64,
-}
-
-impl Terms {
-    fn new() -> Self {
-        let (strikes, _, [within_us, lasting_us, longest_us, forgiven_us]) = Guarded::BAN.figures();
-        let doubled = std::iter::successors(Some(lasting_us), |us| {
-            (*us < longest_us).then(|| (us * 2).min(longest_us))
-        });
-        let quota = Guarded::QUOTA;
-        let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
-        let unit_us = period_us / quota.limit();
-        Self {
-            strikes: strikes.into(),
-            within_us,
-            forgiven_us,
-            lengths_us: doubled.collect(),
-            unit_us,
-            whole_us: unit_us * quota.capacity(),
-            kept_us: unit_us * Guarded::KEPT,
-        }
-    }
-
-    fn longest_us(&self) -> u64 {
-        self.lengths_us.last().copied().unwrap_or_default()
-    }
-
-    fn shortest_us(&self) -> u64 {
-        self.lengths_us.first().copied().unwrap_or_default()
-    }
-}
 
 /// The last ban that is known.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PastBan {
     ends_us: u64,
     /// The doublings of the next one, if nothing is forgiven until then; `None` if they are unknown.
     level: Option<usize>,
 }
 
+/// One of the courses that things may have taken. They differ in what operators did at unknown times.
+#[derive(Clone)]
 pub(super) struct Record<'a> {
-    terms: Terms,
+    terms: &'a Terms,
     course: &'a CallerCourse,
     /// The decision before.
     last: Moment,
-    /// The times at which the budget is full again, if they are known: as it was told, and counting only what was seen. A charge
-    /// that no client heard of is given back some day.
-    full_us: Option<(u64, u64)>,
     /// The times of the strikes that were seen, since the last ban or the last loss.
     strikes: Vec<u64>,
-    /// No strike from before counts.
+    /// No strike from before counts, and from the second moment on each does.
     since: Moment,
+    settled: Moment,
     /// Until then any number of others may count.
     strays_until_us: u64,
     /// The last ban; `None` if any may be in force.
     ban: Option<PastBan>,
+    /// The actions of operators that were done, and may seem to be still to come.
+    done: BTreeSet<usize>,
+    /// Those that may have been done, or may still come.
+    freed: BTreeSet<usize>,
+    /// True if the last action ended a ban before its time.
+    is_pardoned: bool,
 }
 
 impl<'a> Record<'a> {
     /// A caller that never asked.
-    pub(super) fn of(course: &'a CallerCourse) -> Self {
+    pub(super) fn of(terms: &'a Terms, course: &'a CallerCourse) -> Self {
         Self {
-            terms: Terms::new(),
+            terms,
             course,
             last: Moment::FIRST,
-            full_us: Some((0, 0)),
             strikes: Vec::new(),
             since: Moment::FIRST,
+            settled: Moment::FIRST,
             strays_until_us: 0,
             ban: Some(PastBan {
                 ends_us: 0,
                 level: Some(0),
             }),
+            done: BTreeSet::new(),
+            freed: BTreeSet::new(),
+            is_pardoned: false,
         }
+    }
+
+    /// Says whether all that is possible after the other one is possible after this one: nothing tells the two apart, but that this
+    /// one may still come to something that perhaps never was done.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let of = |it: &Self| (it.last, it.since, it.settled, it.strays_until_us, it.ban);
+        let mut differ = self.done.symmetric_difference(&other.done);
+        of(self) == of(other)
+            && self.strikes == other.strikes
+            && self.freed == other.freed
+            && differ
+                .all(|number| other.done.contains(number) && !self.course.act(*number).is_certain)
     }
 
     /// Judges the next decision, and learns from it.
@@ -99,34 +79,34 @@ impl<'a> Record<'a> {
         seen: &Seen,
         findings: &mut BanFindings,
     ) -> Result<(), String> {
-        if self.course.has_loss(self.last, now) {
-            findings.after_loss += 1;
-            self.forget(now);
-        } else if self.course.has_step_back(self.last, now) {
-            findings.after_step += 1;
-            self.forget(now);
-        } else {
-            findings.strict += 1;
-        }
-        self.judge_budget(now, seen)?;
-        self.judge_class(now, seen, findings)?;
         if self.may_have_been_banned_unseen(now) {
             findings.in_doubt += 1;
             self.doubt(now);
         }
-        match seen.banned_until_us() {
-            Some(ends_us) => self.judge_banned(now, seen, ends_us, findings)?,
-            None => self.judge_free(now, seen)?,
+        match seen {
+            Seen::Ban(ban) => self.judge_ban_by_hand(now, *ban, findings)?,
+            Seen::Knock(knock) => match knock.banned_until_us() {
+                Some(ends_us) => self.judge_banned(now, knock, ends_us, findings)?,
+                None => self.judge_free(now, knock, findings)?,
+            },
         }
         self.last = now;
+        self.is_pardoned = false;
         Ok(())
     }
 
-    /// Any budget, any strikes and any ban may be there now.
-    fn forget(&mut self, now: Moment) {
-        self.full_us = None;
+    /// Any strikes and any ban may be there now, whatever operators did.
+    pub(super) fn forget_with_acts(&mut self, now: Moment) {
+        self.forget(now);
+        let acts = self.course.acts(self.last, now);
+        self.freed = acts.map(|(number, _)| number).collect();
+        self.done.clear();
+    }
+
+    /// Any strikes and any ban may be there now.
+    pub(super) fn forget(&mut self, now: Moment) {
         self.strikes.clear();
-        self.since = now;
+        (self.since, self.settled) = (now, now);
         self.strays_until_us = now.at_us + self.terms.within_us;
         self.ban = None;
     }
@@ -134,60 +114,133 @@ impl<'a> Record<'a> {
     /// Strikes that were seen may have led to a ban that is over, and count or not.
     fn doubt(&mut self, now: Moment) {
         self.strikes.clear();
+        self.settled = now;
         self.strays_until_us = now.at_us + self.terms.within_us;
         if let Some(ban) = &mut self.ban {
             ban.level = None;
         }
     }
 
-    /// The budget moves by what was admitted and by nothing else.
-    fn judge_budget(&mut self, now: Moment, seen: &Seen) -> Result<(), String> {
-        let unit_us = self.terms.unit_us;
-        let full_us = seen.full_us();
-        let taken_us = if seen.admitted { unit_us } else { 0 };
-        let then = |before_us: u64| before_us.max(now.at_us) + taken_us;
-        let mut least_us = then(0);
-        if let Some((told_us, seen_us)) = self.full_us {
-            least_us = then(seen_us);
-            let most_us = then(told_us) + self.course.unknown(self.last, 0, now) * unit_us;
-            if !(least_us..=most_us).contains(&full_us) {
-                return Err(format!(
-                    "the budget is full again at {full_us}, and that was {least_us}..={most_us}"
-                ));
-            }
-        }
-        self.full_us = Some((full_us, least_us));
-        Ok(())
+    /// The courses after each of the actions of operators that may have been done since the decision before. Of the pardons that
+    /// perhaps were never done it is the one that has least time left: the others may still come.
+    pub(super) fn after_each(&self, now: Moment, seen: &Seen) -> Vec<Self> {
+        let acts = self.course.acts(self.last, now);
+        let open = acts.filter(|(number, _)| !self.done.contains(number));
+        let (certain, perhaps): (Vec<_>, Vec<_>) = open.partition(|(_, act)| act.is_certain);
+        let (bans, pardons): (Vec<_>, Vec<_>) = perhaps
+            .into_iter()
+            .partition(|(_, act)| act.lasting_us.is_some());
+        let pardon = pardons.into_iter().min_by_key(|(_, act)| act.ends());
+        let after = certain.into_iter().chain(bans).chain(pardon);
+        after
+            .filter_map(|(number, act)| self.after(number, act, now, seen))
+            .collect()
     }
 
-    /// A request passes if it leaves what its class has to leave, and only then. As the budget moves by what passes, no time lets
-    /// through more of the unimportant than a burst less what is kept, and what drains.
-    fn judge_class(
+    /// Says whether each action of an operator was done that surely was by now. Those in the past are not remembered any longer.
+    pub(super) fn is_up_to_date(&mut self, now: Moment) -> bool {
+        let course = self.course;
+        let mut acts = course.acts(self.last, now);
+        let is = acts.all(|(number, act)| {
+            let is_free = self.done.contains(&number) || self.freed.contains(&number);
+            is_free || !act.is_done_before(now)
+        });
+        drop(acts);
+        for acts in [&mut self.done, &mut self.freed] {
+            acts.retain(|number| course.act(*number).ends() >= now);
+        }
+        is
+    }
+
+    /// The course after an action of an operator before this decision; `None` if it is the same as without.
+    fn after(&self, number: usize, act: &Act, now: Moment, seen: &Seen) -> Option<Self> {
+        let (from, to) = act.between(self.last, now)?;
+        let mut after = self.clone();
+        let Some(lasting_us) = act.lasting_us else {
+            after.done.insert(number);
+            return Some(Self {
+                ban: Some(PastBan {
+                    ends_us: 0,
+                    level: Some(0),
+                }),
+                strikes: Vec::new(),
+                strays_until_us: 0,
+                since: from,
+                settled: to,
+                is_pardoned: self.ban.is_some_and(|ban| now.at_us < ban.ends_us),
+                ..after
+            });
+        };
+        let before = self.ban?;
+        // The ban that this decision tells, if it began in that time.
+        if let Some(ends_us) = seen.banned_until_us()
+            && let begun_us = ends_us.saturating_sub(lasting_us)
+            && (time_of(from, now)..=to.at_us).contains(&begun_us)
+            && ends_us > before.ends_us
+        {
+            let is_unseen = self.may_be_banned_unseen(now);
+            let level = self.level_at(begun_us).filter(|_| !is_unseen);
+            after.done.insert(number);
+            after.begin(now, ends_us, level);
+            return Some(after);
+        }
+        // One that is over, and has forgotten strikes. There may have been several.
+        let is_over = time_of(from, now) + lasting_us <= now.at_us;
+        (is_over && before.ends_us <= now.at_us).then(|| {
+            after.doubt(now);
+            after
+        })
+    }
+
+    /// A ban by hand: it begins now, and shortens none that is in force.
+    fn judge_ban_by_hand(
         &mut self,
         now: Moment,
-        seen: &Seen,
+        seen: SeenBan,
         findings: &mut BanFindings,
     ) -> Result<(), String> {
-        let Terms {
-            unit_us,
-            whole_us,
-            kept_us,
-            ..
-        } = self.terms;
-        let full_us = seen.full_us();
-        let needed_us = if seen.admitted { 0 } else { unit_us };
-        let fits = |leaves_us: u64| full_us + needed_us + leaves_us <= now.at_us + whole_us;
-        let leaves_us = if seen.is_important { 0 } else { kept_us };
-        if fits(leaves_us) != seen.quota.passes {
-            return Err(format!("the budget is full again at {full_us}"));
+        let (at_us, ends_us) = (now.at_us, seen.ends_us);
+        let own_us = at_us + seen.lasting_us;
+        let may_be_longer =
+            |most_us: u64| (own_us..=own_us.max(at_us + most_us)).contains(&ends_us);
+        let known = self.ban.filter(|ban| at_us < ban.ends_us);
+        findings.by_hand += 1;
+        let is_unseen = self.may_be_banned_unseen(now);
+        let is_possible = match (self.ban, known) {
+            (None, _) => may_be_longer(self.terms.longest_us()),
+            (_, Some(ban)) => ends_us == own_us.max(ban.ends_us),
+            _ if is_unseen => may_be_longer(self.terms.longest_by_strikes_us()),
+            _ => ends_us == own_us,
+        };
+        if !is_possible {
+            let before_us = self.ban.map(|ban| ban.ends_us);
+            return Err(format!(
+                "a ban by hand until {own_us}, after one until {before_us:?}, ends at {ends_us}"
+            ));
         }
-        findings.kept_out += u64::from(!seen.quota.passes && fits(0));
-        findings.from_kept += u64::from(seen.admitted && !fits(kept_us));
+        if let Some(ban) = known {
+            findings.kept_longer += u64::from(ban.ends_us > own_us);
+            findings.lengthened += u64::from(ban.ends_us < own_us);
+        }
+        let is_own = known.is_none_or(|ban| ban.ends_us < own_us);
+        // Another ban by hand in that time, if there was one, ended later than the last one that was told.
+        let mut acts = self.course.acts(self.last, now);
+        let is_another = acts.any(|(_, act)| act.lasting_us.is_some());
+        let level = match known {
+            Some(ban) if !is_own => ban.level,
+            _ => self.level_at(at_us).filter(|_| !is_unseen && !is_another),
+        };
+        self.begin(now, ends_us, level);
         Ok(())
     }
 
     /// A request that is told no ban: none is in force, and it leaves as many strikes as there are.
-    fn judge_free(&mut self, now: Moment, seen: &Seen) -> Result<(), String> {
+    fn judge_free(
+        &mut self,
+        now: Moment,
+        seen: &SeenKnock,
+        findings: &mut BanFindings,
+    ) -> Result<(), String> {
         let at_us = now.at_us;
         let ends_us = self.ban.map_or(0, |ban| ban.ends_us);
         if at_us < ends_us {
@@ -204,8 +257,13 @@ impl<'a> Record<'a> {
         if !seen.quota.passes {
             self.strikes.push(at_us);
         }
-        let certain = self.strikes.len() as u64;
-        let most = certain + self.doubtful(at_us.saturating_sub(self.terms.within_us), at_us, now);
+        let seen_strikes = self.strikes.len() as u64;
+        let after_us = at_us.saturating_sub(self.terms.within_us);
+        let sure = self.course.sure_strikes(self.settled, after_us, now);
+        let certain = seen_strikes + sure;
+        let most = seen_strikes + self.doubtful(after_us, at_us, now);
+        findings.by_response += u64::from(sure > 0);
+        findings.pardoned += u64::from(self.is_pardoned);
         let counted = self.terms.strikes.saturating_sub(seen.ban.remaining);
         if counted == self.terms.strikes || !(certain..=most).contains(&counted) {
             return Err(format!(
@@ -219,7 +277,7 @@ impl<'a> Record<'a> {
     fn judge_banned(
         &mut self,
         now: Moment,
-        seen: &Seen,
+        seen: &SeenKnock,
         ends_us: u64,
         findings: &mut BanFindings,
     ) -> Result<(), String> {
@@ -279,6 +337,8 @@ impl<'a> Record<'a> {
         };
         if begins_now && found.iter().any(|(_, us)| ends_us - **us == at_us) {
             findings.begun += 1;
+        } else if self.course.unheard(self.last, 0, now) == 0 {
+            findings.begun_by_response += 1;
         } else {
             findings.in_doubt += 1;
         }
@@ -294,16 +354,13 @@ impl<'a> Record<'a> {
             at_us: ends_us,
             ..now
         };
+        self.settled = self.since;
         self.ban = Some(PastBan { ends_us, level });
     }
 
     /// The time of the decision before, if the clock was not set since.
     fn last_us(&self, now: Moment) -> u64 {
-        if self.last.era == now.era {
-            self.last.at_us
-        } else {
-            0
-        }
+        time_of(self.last, now)
     }
 
     /// The doublings of a ban that begins then, if they are known.
@@ -320,7 +377,7 @@ impl<'a> Record<'a> {
         } else {
             0
         };
-        strays + self.course.unknown(self.since, after_us, now)
+        strays + self.course.untold_strikes(self.since, after_us, now)
     }
 
     /// The most strikes that can have counted at a time, this request's not included.
@@ -330,7 +387,7 @@ impl<'a> Record<'a> {
         seen.count() as u64 + self.doubtful(after_us, at_us, now)
     }
 
-    /// Says whether a request without an answer may have begun a ban since the decision before, which is over now.
+    /// Says whether a strike that no decision told of may have begun a ban since the decision before, which is over now.
     fn may_have_been_banned_unseen(&self, now: Moment) -> bool {
         let is_open = self.ban.is_some_and(|ban| ban.ends_us <= now.at_us);
         let is_apart = now.era != self.last.era
@@ -338,9 +395,14 @@ impl<'a> Record<'a> {
         is_open && is_apart && self.may_be_banned_unseen(now)
     }
 
-    /// Says whether a request without an answer may have begun a ban since the decision before.
+    /// Says whether a strike that no decision told of may have begun a ban since the decision before.
     fn may_be_banned_unseen(&self, now: Moment) -> bool {
-        self.course.unknown(self.last, 0, now) > 0
+        self.course.untold_strikes(self.last, 0, now) > 0
             && self.strikes_by(self.last_us(now), now) >= self.terms.strikes
     }
+}
+
+/// The time of a moment, if the clock was not set since.
+fn time_of(then: Moment, now: Moment) -> u64 {
+    if then.era == now.era { then.at_us } else { 0 }
 }

@@ -1,0 +1,149 @@
+//! Tests of the checker on bans and pardons by operators, and on strikes by responses: what core does is possible, under faults
+//! too, and each way to do it wrongly is caught.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod banned;
+
+use tollgate_fire::{History, OperatorAct, Outcome};
+
+use banned::{Defect, SEEDS, Trial, judged};
+
+#[test]
+fn what_operators_do_and_responses_that_are_strikes_are_possible_and_all_is_judged_strictly() {
+    for seed in SEEDS {
+        let found = judged(&Trial::operated(seed, Defect::None).run(false));
+
+        assert_eq!(found.wrong, [""; 0], "seed {seed}");
+        assert_eq!((found.after_loss, found.after_step), (0, 0), "seed {seed}");
+        assert!(
+            found.by_hand > 15 && found.lengthened > 2 && found.kept_longer > 0,
+            "seed {seed}: {found:?}"
+        );
+        assert!(
+            found.pardoned > 2 && found.by_response > 10 && found.begun > 0,
+            "seed {seed}: {found:?}"
+        );
+        assert!(found.in_doubt * 20 < found.strict, "seed {seed}: {found:?}");
+    }
+}
+
+#[test]
+fn what_operators_do_and_responses_that_are_strikes_are_possible_under_faults() {
+    let (mut strict, mut decided) = (0, 0);
+    for seed in SEEDS {
+        let found = judged(&Trial::operated(seed, Defect::None).run(true));
+
+        assert_eq!(found.wrong, [""; 0], "seed {seed}");
+        strict += found.strict;
+        decided += found.knocks + found.by_hand;
+    }
+    assert!(strict * 2 > decided, "{strict} of {decided}");
+}
+
+#[test]
+fn every_way_to_ban_or_to_pardon_or_to_strike_wrongly_is_caught() {
+    for defect in Defect::BY_HAND {
+        let caught = SEEDS.filter(|seed| {
+            let found = judged(&Trial::operated(*seed, defect).run(false));
+            !found.wrong.is_empty()
+        });
+        let caught = caught.count();
+        println!("{defect:?}: {caught} of {}", SEEDS.count());
+        assert!(caught * 4 > 3 * SEEDS.count(), "{defect:?}: {caught}");
+    }
+}
+
+#[test]
+fn every_way_to_ban_or_to_pardon_or_to_strike_wrongly_is_caught_under_faults() {
+    for defect in Defect::BY_HAND {
+        let caught = SEEDS.filter(|seed| {
+            let found = judged(&Trial::operated(*seed, defect).run(true));
+            !found.wrong.is_empty()
+        });
+        let caught = caught.count();
+        println!("{defect:?}: {caught} of {}", SEEDS.count());
+        assert!(caught > 10, "{defect:?}: {caught}");
+    }
+}
+
+/// The ways to break a ban are caught beside operators, too.
+#[test]
+fn every_way_to_break_a_ban_is_caught_beside_operators() {
+    for defect in Defect::ALL {
+        let caught = SEEDS.filter(|seed| {
+            let found = judged(&Trial::operated(*seed, defect).run(false));
+            !found.wrong.is_empty()
+        });
+        let caught = caught.count();
+        println!("{defect:?}: {caught} of {}", SEEDS.count());
+        assert!(caught * 4 > 3 * SEEDS.count(), "{defect:?}: {caught}");
+    }
+}
+
+/// A history with one change.
+fn changed(change: impl FnOnce(&mut History)) -> Vec<String> {
+    let mut history = Trial::operated(1, Defect::None).run(false);
+    change(&mut history);
+    judged(&history).wrong
+}
+
+fn last_ban(history: &mut History) -> &mut tollgate_fire::OperatorCall {
+    let mut calls = history.operated.iter_mut().rev();
+    let is_ban = |call: &&mut tollgate_fire::OperatorCall| matches!(call.act, OperatorAct::Ban { lasting_us } if lasting_us > 300_000);
+    calls.find(is_ban).unwrap()
+}
+
+#[test]
+fn every_number_of_a_ban_by_hand_that_is_changed_is_caught() {
+    type Change = fn(&mut tollgate_fire::DecisionRecord);
+    let changes: [Change; 5] = [
+        |decided| decided.verdicts[0].reset_after_us += 1,
+        |decided| decided.verdicts[0].reset_after_us -= 1,
+        |decided| decided.verdicts[0].remaining = 1,
+        |decided| decided.verdicts[0].taken = 0,
+        |decided| decided.admitted = false,
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let wrong = changed(|history| match &mut last_ban(history).outcome {
+            Outcome::Decided(decided) => change(decided),
+            other => panic!("{other:?}"),
+        });
+
+        assert!(!wrong.is_empty(), "change {number}");
+    }
+}
+
+#[test]
+fn a_call_of_an_operator_that_was_not_made_or_failed_and_was_done_is_caught() {
+    let is_pardon = |call: &tollgate_fire::OperatorCall| call.act == OperatorAct::Unban;
+    let none_pardons = changed(|history| history.operated.retain(|call| !is_pardon(call)));
+    let none_bans = changed(|history| history.operated.retain(is_pardon));
+    let all_fail = changed(|history| {
+        for call in &mut history.operated {
+            call.outcome = Outcome::Failed("refused".to_owned());
+        }
+    });
+
+    for wrong in [none_pardons, none_bans, all_fail] {
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+    }
+}
+
+#[test]
+fn an_answer_of_a_service_that_its_limiter_did_not_give_is_caught() {
+    let statuses = [(401, 200), (200, 401), (429, 401), (200, 429)];
+    for (told, other) in statuses {
+        let wrong = changed(|history| {
+            let mut knocks = history.knocks.iter_mut();
+            let knock = knocks.find(|knock| knock.status == Some(told)).unwrap();
+            knock.status = Some(other);
+        });
+
+        assert!(wrong[0].starts_with("knock not answered"), "{wrong:?}");
+    }
+}
