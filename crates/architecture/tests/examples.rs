@@ -1,4 +1,4 @@
-//! Every public item that the crate `tollgate` hands on has an example that runs.
+//! Every public item that the crate `tollgate` hands on has an example that runs, and examples name no other crate.
 
 #![allow(
     clippy::panic,
@@ -17,14 +17,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use proc_macro2::{TokenStream, TokenTree};
-use surface::{Items, crates, is_constant, items_of, linked_name, links, parse, renames, surface};
-use syn::Item;
+use surface::{
+    Items, crates, docs, folder_of, is_constant, items_of, linked_name, links, parse, renames,
+    sources, surface,
+};
+use syn::{AttrStyle, Attribute, Item};
 
 /// Methods without an example of their own, by the names of their types. Each type comes with the reason.
 const EXCEPTIONS: &[(&str, &[&str], &str)] = &[(
     "Receipt",
     &["credit_to", "debit_from"],
     "a backend calls them with its states, which are tollgate-core's: tollgate hands no state on",
+)];
+
+/// Files whose module docs may name their own crate, each with the reason.
+const MODULES_FOR_BACKENDS: &[(&str, &str)] = &[(
+    "core/src/lib.rs",
+    "it shows how a backend decides, by names that tollgate does not hand on",
 )];
 
 /// The code blocks of a text that rustdoc compiles and that compile.
@@ -100,6 +109,29 @@ fn names(code: &str, item: &str) -> bool {
     idents.any(|ident| ident == item)
 }
 
+/// True if an example names a crate that users do not: they name `tollgate` alone.
+fn names_another_crate(docs: &str) -> bool {
+    let tokens = examples(docs).into_iter().flat_map(|code| tokens(&code));
+    tokens
+        .into_iter()
+        .any(|token| matches!(token, TokenTree::Ident(name) if name.to_string().starts_with("tollgate_")))
+}
+
+/// The docs that stand inside of a module (`//!`), and inside of the modules that it contains.
+fn docs_of_modules(attributes: &[Attribute], items: &[Item]) -> Vec<String> {
+    let is_inner = |attribute: &&Attribute| matches!(attribute.style, AttrStyle::Inner(_));
+    let inner: Vec<_> = attributes.iter().filter(is_inner).cloned().collect();
+    let mut found = vec![docs(&inner)];
+    for item in items {
+        if let Item::Mod(module) = item
+            && let Some((_, items)) = &module.content
+        {
+            found.extend(docs_of_modules(&module.attrs, items));
+        }
+    }
+    found
+}
+
 #[test]
 fn every_public_item_of_the_crate_tollgate_has_an_example() {
     let mut crates: BTreeMap<String, Items> = BTreeMap::new();
@@ -150,15 +182,13 @@ fn every_public_item_of_the_crate_tollgate_has_an_example() {
                 _ => without.push(format!("{path}::{method}")),
             }
         }
-        let own_docs = [&public.docs].into_iter().chain(public.methods.values());
-        for code in own_docs.flat_map(|docs| examples(docs)) {
-            if code.contains("tollgate_") {
-                foreign.push(path.clone());
-            }
+        let fixed = [&public.docs, &public.inner_docs].into_iter();
+        let mut own_docs = fixed.chain(public.methods.values());
+        if own_docs.any(|docs| names_another_crate(docs)) {
+            foreign.push(path.clone());
         }
     }
 
-    foreign.dedup();
     assert!(
         foreign.is_empty() && without.is_empty(),
         "examples name a crate that users do not: {foreign:?}\n{} of {seen} public items have no example:\n{}",
@@ -174,6 +204,67 @@ fn every_public_item_of_the_crate_tollgate_has_an_example() {
             );
         }
     }
+}
+
+#[test]
+fn examples_in_the_docs_of_modules_name_only_the_crate_tollgate() {
+    let surface = surface();
+    let behind: BTreeSet<_> = surface.iter().map(|(name, _, _)| folder_of(name)).collect();
+    assert!(behind.len() > 4, "{behind:?}");
+    let (mut read, mut foreign) = (0, BTreeSet::new());
+    for folder in behind.into_iter().chain(["tollgate"]) {
+        for path in sources(folder).unwrap() {
+            let file = parse(&path);
+            let of_modules = docs_of_modules(&file.attrs, &file.items);
+            read += of_modules
+                .iter()
+                .map(|docs| examples(docs).len())
+                .sum::<usize>();
+            if of_modules.iter().any(|docs| names_another_crate(docs)) {
+                let inside = path.strip_prefix(crates()).unwrap();
+                foreign.insert(inside.display().to_string());
+            }
+        }
+    }
+
+    assert!(read > 5, "{read} examples were found");
+    let excepted: BTreeSet<_> = (MODULES_FOR_BACKENDS.iter())
+        .map(|(path, _)| (*path).to_owned())
+        .collect();
+    assert_eq!(
+        foreign, excepted,
+        "examples name a crate that users do not, or an exception is needed no more"
+    );
+}
+
+#[test]
+fn an_example_that_names_another_crate_is_found_in_the_docs_of_a_module() {
+    let named = |text: &str| {
+        let file = syn::parse_file(text).unwrap();
+        let of_modules = docs_of_modules(&file.attrs, &file.items);
+        of_modules.iter().any(|docs| names_another_crate(docs))
+    };
+
+    assert!(named(
+        "//! Text.\n//!\n//! ```\n//! use tollgate_core::Key;\n//! ```\n"
+    ));
+    assert!(
+        named("//! ```\n//! # use tollgate_core::Key;\n//! ```\n"),
+        "a hidden line is code"
+    );
+    assert!(named(
+        "mod inside {\n//! ```\n//! tollgate_memory::Stats;\n//! ```\n}\n"
+    ));
+    assert!(!named(
+        "//! `tollgate_core` keeps it.\n//!\n//! ```\n//! use tollgate::Key;\n//! ```\n"
+    ));
+    assert!(!named(
+        "//! ```\n//! // As tollgate_core has it.\n//! ```\n"
+    ));
+    assert!(
+        !named("/// ```\n/// use tollgate_core::Key;\n/// ```\nmod outside {}\n"),
+        "the docs above an item belong to the item"
+    );
 }
 
 #[test]

@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use syn::{Attribute, Expr, File, ImplItem, Item, Lit, Meta, TraitItem, Type, UseTree, Visibility};
+pub use tollgate_architecture::files::{crates, sources};
 
-pub fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+use syn::{Attribute, Expr, File, ImplItem, Item, Lit, Meta, TraitItem, Type, UseTree, Visibility};
 
 /// An item that a user can name.
 #[derive(Debug, Default)]
@@ -156,16 +154,8 @@ pub fn parse(file: &Path) -> File {
 /// The items of a crate, by the name that code has for it: `tollgate_core`.
 pub fn items_of(name: &str) -> Items {
     let mut items = Items::new();
-    let mut folders = vec![crates().join(folder_of(name)).join("src")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                read_items(&path, parse(&path).items, &mut items);
-            }
-        }
+    for path in sources(folder_of(name)).unwrap() {
+        read_items(&path, parse(&path).items, &mut items);
     }
     items
 }
