@@ -40,8 +40,22 @@ ROOT = Path(__file__).resolve().parents[2]
 COPY = ROOT / "target/mutants/tree"
 EXPLAINED = Path(__file__).with_name("explained.txt")
 SUITES = ["tollgate_core", "oracle", "calendar", "properties"]
-# The properties of turns, which notice a mutant of these files long before the others have run.
-TURNS, OF_TURNS = ["turns::", "waiting::"], ["waiting.rs", "queue.rs", "notes.rs"]
+# The properties of a subject, which notice a mutant of its files long before the others have run.
+TURNS, IDS, CALENDARS = ["turns::", "waiting::"], ["ids::"], ["calendars::"]
+OWN = {
+    "waiting.rs": TURNS,
+    "queue.rs": TURNS,
+    "notes.rs": TURNS,
+    "warming.rs": ["warming::"],
+    "grants.rs": ["grants::"],
+    "ids.rs": IDS,
+    "once.rs": IDS,
+    "calendar_window.rs": CALENDARS,
+    "calendar.rs": CALENDARS,
+    "absent.rs": CALENDARS,
+    "dates.rs": CALENDARS,
+    "zone.rs": CALENDARS,
+}
 # The files, and the parts of a mutant's name that limit it to what core's own tests are about: of quotas the waits and the shares,
 # of verdicts the waits.
 FILES = {
@@ -291,16 +305,15 @@ def main():
         if mutant["number"] in broken or not programs:
             return mutant, "does not build"
 
-        def noticed(suite):
-            return is_noticed(programs[suite], mutant["number"], patience[suite])
+        def noticed(suite, tests):
+            return is_noticed(programs[suite], mutant["number"], patience[suite], tests)
 
-        if Path(mutant["file"]).name in OF_TURNS and not is_explained(mutant):
-            suite = "properties"
-            if is_noticed(programs[suite], mutant["number"], patience[suite], TURNS):
-                return mutant, suite
-        # The properties take a minute, and do not notice explained mutants either.
-        suites = SUITES[:-1] if is_explained(mutant) else SUITES
-        by = next((suite for suite in suites if noticed(suite)), None)
+        # Explained mutants are not noticed by the properties either, which take a minute.
+        suites = [(suite, ()) for suite in (SUITES[:-1] if is_explained(mutant) else SUITES)]
+        own = OWN.get(Path(mutant["file"]).name)
+        if own and not is_explained(mutant):
+            suites.insert(1, ("properties", own))
+        by = next((suite for suite, tests in suites if noticed(suite, tests)), None)
         return mutant, by or ("explained" if is_explained(mutant) else "SURVIVED")
 
     table, survivors = defaultdict(Counter), 0

@@ -177,3 +177,78 @@ impl Charge<'_> {
         self.quota.is_once() && !other.quota.is_once() && is_together
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ban, Concurrent, Key, Mode, Scope};
+
+    const MICROSECOND: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn terms_have_whole_lives_and_some_replays_within_their_bounds() {
+        let terms = |life: Duration, replays| Once::try_within(life)?.try_replays(replays);
+        let bound = MAX_ONCE_LIFE;
+        for (life, replays) in [(MICROSECOND, 1), (bound, MAX_REPLAYS), (MICROSECOND * 7, 3)] {
+            let us = u64::try_from(life.as_micros()).expect("a life");
+            let figures = terms(life, replays).map(|once| once.figures());
+            let figures = figures.map(|(us, replays)| (us, u64::from(replays)));
+            assert_eq!(figures, Ok((us, replays)), "{life:?}");
+        }
+        assert_eq!(Once::default().figures(), (30_000_000, 2));
+        assert_eq!(
+            Once::try_within(MICROSECOND).map(|once| once.figures()),
+            Ok((1, 2))
+        );
+
+        let life = bound + MICROSECOND;
+        assert_eq!(terms(life, 2), Err(QuotaError::OnceLife { life }));
+        let period = MICROSECOND + Duration::from_nanos(1);
+        assert_eq!(terms(period, 2), Err(QuotaError::PeriodNotWhole { period }));
+        assert_eq!(terms(Duration::ZERO, 2), Err(QuotaError::ZeroPeriod));
+        for replays in [0, MAX_REPLAYS + 1, 255, 256, u64::MAX] {
+            let refused = terms(MICROSECOND, replays);
+            assert_eq!(refused, Err(QuotaError::Replays { replays }));
+        }
+    }
+
+    #[test]
+    fn a_quota_tells_its_terms_of_ids() {
+        let once = Once::try_within(MICROSECOND).expect("terms");
+
+        assert_eq!(Quota::from(once).once(), Some(once));
+        assert!(Quota::from(once).is_once());
+        assert_eq!(Quota::per_second(5).once(), None);
+        assert!(!Quota::per_second(5).is_once());
+    }
+
+    #[test]
+    fn an_id_belongs_to_the_budgets_of_its_policy_and_mode() {
+        let once = Quota::from(Once::default());
+        let quota = Quota::per_day(5);
+        let ban = Quota::from(Ban::after(2, MICROSECOND * 7).lasting(MICROSECOND));
+        let held = Quota::from(Concurrent::at_most(3));
+        let key = Key::from("alice");
+        let charge = |policy, quota, mode| Charge {
+            scope: Scope::of(policy, 0, quota),
+            quota,
+            key: &key,
+            cost: 1,
+            mode,
+        };
+        let id = charge("orders", &once, Mode::Enforce);
+
+        for (other, is_of, is_beside) in [
+            (charge("orders", &quota, Mode::Enforce), true, true),
+            (charge("orders", &held, Mode::Enforce), false, true),
+            (charge("orders", &ban, Mode::Enforce), false, true),
+            (charge("orders", &quota, Mode::Shadow), false, false),
+            (charge("exports", &quota, Mode::Enforce), false, false),
+            (id, false, false),
+        ] {
+            assert_eq!(id.is_id_of(&other), is_of, "{other:?}");
+            assert_eq!(id.is_id_beside(&other), is_beside, "{other:?}");
+            assert!(!other.is_id_beside(&id) && !other.is_id_of(&id));
+        }
+    }
+}
