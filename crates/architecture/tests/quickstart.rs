@@ -1,4 +1,4 @@
-//! The quickstart builds light, so that a new user waits for half a minute and not for five.
+//! The quickstart builds light, so that a new user waits for less than a minute and not for five.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// The crates that it may build, itself among them. There were 67 when the bound was set, and `README.md` speaks of 70.
+/// The crates that it may build, itself among them. There were 67 when the bound was set, and `README.md` says so.
 const MOST: usize = 75;
 
 #[test]
