@@ -76,7 +76,7 @@ pub enum Forgery {
     RefillTwice,
     /// A day never ends.
     DayEndless,
-    /// What a day admitted is counted twice.
+    /// The admissions of a day are counted twice.
     DayCountedTwice,
     /// An id passes uncharged for ever.
     OnceForEver,

@@ -79,7 +79,7 @@ impl Identified {
         Self::flawed(population, name, None)
     }
 
-    /// The same, by a process that may take ids of different callers or costs for one.
+    /// The charges of this request, asked for by a process that may take ids of different callers or costs for one.
     pub(crate) fn flawed(
         population: &Population,
         name: OrderName,

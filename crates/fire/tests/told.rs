@@ -41,9 +41,9 @@ enum Defect {
     Anew,
     /// The quota before goes on.
     Stale,
-    /// What one algorithm counts is lost when another takes its place.
+    /// The count of one algorithm is lost when another takes its place.
     OtherLost,
-    /// What one algorithm counts, the other counts as well.
+    /// One algorithm counts the charges of the other as well.
     CountsInBoth,
 }
 

@@ -32,7 +32,7 @@ fn orders() -> Policy {
     Policy::new("orders", Quota::per_hour(10)).once(Once::default())
 }
 
-/// What is left after a check with this id.
+/// The units left after a check with this id.
 async fn left(limiter: &Limiter, id: &str) -> u64 {
     let checked = limiter.check("orders", "alice").id(id).await.unwrap();
     assert!(checked.is_allowed());

@@ -54,7 +54,7 @@ impl Database {
         self.0.asked.load(Ordering::SeqCst)
     }
 
-    /// What is stated is remembered for no time, so that each request hears of a change.
+    /// Stated quotas are remembered for no time, so that each request hears of a change.
     fn lookup(&self) -> QuotaLookup {
         self.remembered_for(Duration::ZERO)
     }

@@ -256,7 +256,7 @@ async fn every_request_that_reaches_the_layer_is_load() {
     assert_eq!(left(&limiter).await, 9);
 }
 
-/// What an outer layer has found out about the caller.
+/// The caller, as an outer layer has identified it.
 #[derive(Clone)]
 struct Customer {
     plan: &'static str,

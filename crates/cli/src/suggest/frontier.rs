@@ -15,7 +15,7 @@ pub(super) struct Point {
     pub(super) burst: u32,
     /// Refused callers and all callers of the half from which the burst was found.
     pub(super) found: (u64, u64),
-    /// The same of the other half.
+    /// Refused callers and all callers of the other half.
     pub(super) checked: (u64, u64),
     /// Callers that would be refused if each stamp of a whole second were as kind, and as unkind, as it can be.
     pub(super) between: (u64, u64),

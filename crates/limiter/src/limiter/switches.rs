@@ -156,7 +156,7 @@ impl Limiter {
 }
 
 impl Snapshot {
-    /// The same policies, as these switches say.
+    /// A snapshot with these policies, switched as `switches` says.
     fn turned(&self, terms: &super::terms::Terms, switches: &Switches) -> Self {
         let policies = self.policies.iter().map(|policy| {
             let mut policy = Policy::clone(policy);
