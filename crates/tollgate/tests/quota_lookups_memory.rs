@@ -8,6 +8,7 @@
 
 use std::alloc::System;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tollgate::key::Header;
-use tollgate::{Key, Limiter, Policy, Quota, QuotaLookup, RateLimitLayer};
+use tollgate::{Key, Limiter, MemoryBackend, Policy, Quota, QuotaLookup, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 #[global_allocator]
@@ -25,16 +26,37 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const REMEMBERED: u64 = 10_000;
 const BYTES_EACH: usize = 2_300;
 
-/// A limiter under which each identity, a number, has that many a minute.
-fn limiter(remember_for: Duration) -> Limiter {
+/// The bytes that each budget of so short an identity may take in the memory backend, as that states them.
+const BYTES_OF_A_BUDGET: usize = 64;
+
+/// A policy under which each identity, a number, has that many an hour.
+fn policy(remember_for: Duration) -> Policy {
     let quota = async |identity: Key| {
         let limit = identity.text().unwrap_or_default().parse::<u64>()?;
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Some(Quota::per_minute(limit)))
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Some(Quota::per_hour(limit)))
     };
     let lookup = QuotaLookup::new(remember_for, quota);
-    // A peek leaves no state, which would count.
-    let policy = Policy::new("api", Quota::per_minute(1)).cost(0);
-    Limiter::from(policy.key(Header::new("x-customer")).quota_by_async(lookup))
+    let policy = Policy::new("api", Quota::per_hour(1));
+    policy.key(Header::new("x-customer")).quota_by_async(lookup)
+}
+
+/// A limiter that remembers nothing but quotas: a peek leaves no state.
+fn limiter(remember_for: Duration) -> Limiter {
+    Limiter::from(policy(remember_for).cost(0))
+}
+
+/// A limiter that charges each request for all of its quota, so that no budget is soon full again and forgotten, and the backend
+/// that keeps as many budgets as quotas are remembered.
+fn charging() -> (Limiter, Arc<MemoryBackend>) {
+    let budgets = usize::try_from(REMEMBERED).unwrap();
+    let backend = Arc::new(MemoryBackend::builder().max_keys(budgets).build());
+    let policy = policy(Duration::from_secs(600)).cost_by(|request| {
+        let identity = request.headers()["x-customer"].to_str();
+        identity.unwrap_or_default().parse().unwrap_or_default()
+    });
+    let limiter = Limiter::builder().policy(policy);
+    let limiter = limiter.backend(Arc::clone(&backend)).build().unwrap();
+    (limiter, backend)
 }
 
 /// Sends a request of each identity, whose answer states its quota.
@@ -46,7 +68,7 @@ async fn ask(limiter: &Limiter, identities: impl Iterator<Item = u64>) {
         let request = request.body(Full::<Bytes>::default()).unwrap();
         let response = service.clone().oneshot(request).await.unwrap();
         let stated = response.headers()["ratelimit-policy"].to_str().unwrap();
-        assert_eq!(stated, format!("\"api\";q={identity};w=60"));
+        assert_eq!(stated, format!("\"api\";q={identity};w=3600"));
     }
 }
 
@@ -91,6 +113,28 @@ async fn ever_other_identities_and_quotas_take_no_more_memory_than_the_cache_and
 
     // and all of it comes back.
     drop((known, changing));
+    tokio::task::yield_now().await;
+    let rest = in_use(&region);
+    assert!(rest < 50_000, "{rest} bytes stay");
+
+    // when each of ten thousand identities is charged
+    let (charging, backend) = charging();
+    ask(&charging, 1..=REMEMBERED).await;
+    let full = in_use(&region);
+    let budgets = backend.stats().max_keys;
+    let bound = bound + budgets * BYTES_OF_A_BUDGET;
+    assert!(backend.stats().keys > budgets / 2, "{:?}", backend.stats());
+    assert!(full <= bound, "{} bytes for each", full / 10_000);
+
+    // then the budgets of thirty thousand more take none either
+    ask(&charging, REMEMBERED + 1..=4 * REMEMBERED).await;
+    let later = in_use(&region);
+    assert!(later <= full + full / 20, "{full} and later {later}");
+    assert!(backend.stats().keys <= budgets, "{:?}", backend.stats());
+    assert!(backend.stats().evicted > 0, "{:?}", backend.stats());
+
+    // and they come back as well.
+    drop((charging, backend));
     tokio::task::yield_now().await;
     let rest = in_use(&region);
     assert!(rest < 50_000, "{rest} bytes stay");
