@@ -62,7 +62,7 @@ pin_project! {
 }
 
 /// The policies that charge the messages, or the reason why the call is refused.
-type PlanResult = Result<Plan, Rejection>;
+type PlanResult = Result<Plan<'static>, Rejection>;
 
 /// A call whose key is not known yet, and the service that was ready for it.
 pub(super) struct PendingCall<S, B> {

@@ -22,7 +22,7 @@ use super::amount::Amount;
 /// asked for blocks, which grow as long as they are used up. The rest of the last block is credited at the end.
 pub(super) struct Meter {
     limiter: Limiter,
-    plan: Plan,
+    plan: Plan<'static>,
     /// In the order of the plan.
     accounts: Vec<Account>,
     /// True if the backend has been seen to wait.
@@ -65,7 +65,7 @@ const SOON: Duration = Duration::from_millis(50);
 
 impl Meter {
     /// `None` if no policy has a say.
-    pub(super) fn new(limiter: &Limiter, plan: Plan) -> Option<Self> {
+    pub(super) fn new(limiter: &Limiter, plan: Plan<'static>) -> Option<Self> {
         if plan.is_empty() {
             return None;
         }
@@ -200,7 +200,7 @@ impl Meter {
     }
 
     /// The outcome of a refusal of no more than was needed.
-    fn excess(&self, plan: &Plan, decision: &Decision, is_local: bool) -> MeterRuling {
+    fn excess(&self, plan: &Plan<'static>, decision: &Decision, is_local: bool) -> MeterRuling {
         let refuses = |verdicts: &[Verdict]| verdicts.iter().any(Verdict::is_denied);
         let ends = payers(plan, decision).any(|(policy, .., verdicts)| {
             let ends = policy.messages().is_some_and(Messages::excess_ends);
@@ -243,7 +243,7 @@ impl Drop for Meter {
 
 /// The policies of a plan, with their verdicts.
 fn payers<'a>(
-    plan: &'a Plan,
+    plan: &'a Plan<'static>,
     decision: &'a Decision,
 ) -> impl Iterator<Item = (&'a Policy, &'a Key, &'a [Limit], &'a [Verdict])> {
     let mut rest = decision.verdicts();

@@ -65,7 +65,7 @@ impl AnswerPlan {
 pub(super) fn open<B, R: ResponseBody>(
     settings: &Settings,
     request: Request<B>,
-    planned: Result<Plan, Rejection>,
+    planned: Result<Plan<'static>, Rejection>,
 ) -> Result<OpenCall<B>, Response<R>> {
     let config = &settings.config;
     let limiter = &config.limiter;

@@ -87,7 +87,7 @@ impl<S> MessageLimitService<S> {
     fn go_on<B, R>(
         &mut self,
         request: Request<B>,
-        planned: Result<Plan, Rejection>,
+        planned: Result<Plan<'static>, Rejection>,
     ) -> MessageLimitFuture<S, B>
     where
         S: Service<Request<MessageBody<B>>, Response = Response<R>> + Clone,

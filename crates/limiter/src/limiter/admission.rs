@@ -251,7 +251,7 @@ impl Limiter {
     #[inline(never)]
     pub(super) fn go_on<T>(
         &self,
-        planned: Result<Planning, Rejection>,
+        planned: Result<Planning<'_>, Rejection>,
         deadline: impl FnOnce() -> Option<Instant>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
@@ -270,7 +270,10 @@ impl Limiter {
         Admission::Ruled(conclude(ruling))
     }
 
-    pub(super) fn warned(&self, plan: Result<Planning, Rejection>) -> Result<Planning, Rejection> {
+    pub(super) fn warned<'p>(
+        &self,
+        plan: Result<Planning<'p>, Rejection>,
+    ) -> Result<Planning<'p>, Rejection> {
         if matches!(&plan, Ok(Planning::Now(plan)) if plan.misses_peer) {
             self.warn_of_missing_peer();
         }

@@ -21,7 +21,8 @@ use crate::{Key, Policy, RequestView};
 ///   request costs the same. `RateLimitLayer::new(quota)` makes such a policy. Only its key is looked for, and there is
 ///   no plan: a request takes less than half of the instructions of one under a policy with a route (`BENCHMARKS.md`).
 /// * **by peer**: a sole policy with a single quota, without conditions, classes or waits, whose key is the address of the other
-///   end of the socket. The address is read from the request's extensions and is the key.
+///   end of the socket. The address is read from the request's extensions and is the key. It saves 290 of the 1,003 instructions
+///   that such a request takes by **sole**, without which the layer would cost 1.87 of tower_governor's, and not 1.33.
 /// * **by path**: where policies have routes, a router tells which of them the path concerns, so that a hundred cost as much as
 ///   one.
 /// * **each**: otherwise all are asked, one by one.
@@ -163,12 +164,12 @@ impl Coverage {
     }
 
     /// The policies that cover a request, the budgets that they spend, and how much of them.
-    pub(super) fn plan(
-        &self,
+    pub(super) fn plan<'p>(
+        &'p self,
         request: &RequestView<'_>,
         terms: &Terms,
         observers: &Observers,
-    ) -> Result<Planning, Rejection> {
+    ) -> Result<Planning<'p>, Rejection> {
         let found = FoundClient::new();
         let request = request.remembering(&found);
         if self.matcher.is_none() && !terms.ignores_path_case {
@@ -192,11 +193,11 @@ impl Coverage {
 }
 
 /// The budgets that a request spends under the policies of its handler.
-pub(super) fn plan_at_handler(
-    policies: &[Arc<Policy>],
+pub(super) fn plan_at_handler<'p>(
+    policies: &'p [Arc<Policy>],
     request: &RequestView<'_>,
     observers: &Observers,
-) -> Result<Planning, Rejection> {
+) -> Result<Planning<'p>, Rejection> {
     let found = FoundClient::new();
     let request = request.remembering(&found);
     planning::plan(policies.iter(), &request, None, Site::Handler, observers)

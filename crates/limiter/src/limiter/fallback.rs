@@ -8,7 +8,7 @@ use super::Plan;
 #[derive(Debug)]
 pub enum Fallback {
     /// A budget of this process decided about those policies of the plan that ask for it.
-    Decide(Box<(Plan, Decision)>),
+    Decide(Box<(Plan<'static>, Decision)>),
     /// Every policy says that the request passes.
     Pass(BackendError),
     /// A policy says that the request is refused.

@@ -92,7 +92,7 @@ impl fmt::Debug for Place {
 
 /// A request whose charges were taken and that goes on when its turn comes. Dropped before that, it gives the charges back.
 pub(super) struct Turn {
-    plan: Plan,
+    plan: Plan<'static>,
     decision: Decision,
     place: Place,
     timer: Pin<Box<Sleep>>,
@@ -103,7 +103,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// The wait is counted from now, when the answer has arrived.
-    pub(super) fn new(plan: Plan, decision: Decision, place: Place) -> Self {
+    pub(super) fn new(plan: Plan<'static>, decision: Decision, place: Place) -> Self {
         let closing = Arc::clone(&place.0.0.line.closing).notified_owned();
         give_back(&place.0, plan.entries(), &decision, Quota::is_held);
         Self {
@@ -130,7 +130,7 @@ impl Turn {
         Poll::Pending
     }
 
-    pub(super) fn plan(&self) -> &Plan {
+    pub(super) fn plan(&self) -> &Plan<'static> {
         &self.plan
     }
 

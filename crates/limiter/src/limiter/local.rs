@@ -139,7 +139,7 @@ mod tests {
 
     use tollgate_core::{FailureKind, ManualClock};
 
-    use super::super::plan::{Demand, Entry, Plan};
+    use super::super::plan::{Demand, Entry, Plan, PlannedPolicy};
 
     use super::*;
 
@@ -153,7 +153,11 @@ mod tests {
             budgets: Budgets::new(wall.clone()).into(),
         };
         let mut plan = Plan::default();
-        plan.push(Entry::new(&policy, Key::from("anyone"), Demand::ONCE));
+        plan.push(Entry::new(
+            PlannedPolicy::Lent(&policy),
+            Key::from("anyone"),
+            Demand::ONCE,
+        ));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
             match local.rule_without_backend(plan.entries(), error) {

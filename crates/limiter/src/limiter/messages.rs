@@ -46,7 +46,7 @@ impl Limiter {
         &self,
         call: &RequestView<'_>,
         is_let_in: bool,
-    ) -> Result<Planning, Rejection> {
+    ) -> Result<Planning<'static>, Rejection> {
         if !is_let_in
             && self.is_shedding()
             && let Some(refused) = self.shed(Entrant::Request(call))
@@ -56,7 +56,7 @@ impl Limiter {
         let (policies, terms) = (self.snapshot(), &self.0.terms);
         policies.messages.watch(call, terms, &policies.proxies);
         let planned = policies.messages.plan(call, terms, &self.0.observers);
-        self.warned(planned)
+        self.warned(planned).map(Planning::kept)
     }
     /// The plan for the messages of a call, once the payer is known.
     #[doc(hidden)]
@@ -65,7 +65,7 @@ impl Limiter {
         resolving: &mut PendingPlan,
         cx: &mut Context<'_>,
         request: Option<&RequestView<'_>>,
-    ) -> Poll<Result<Plan, Rejection>> {
+    ) -> Poll<Result<Plan<'static>, Rejection>> {
         resolving.poll(cx, request, &self.0.observers)
     }
 }

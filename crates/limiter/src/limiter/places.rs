@@ -175,7 +175,7 @@ pub(super) struct PlaceWait {
 }
 
 /// The end of a wait, and the plan that it is about.
-pub(super) type PlaceOutcome = (Plan, PlaceEnd);
+pub(super) type PlaceOutcome = (Plan<'static>, PlaceEnd);
 
 /// The end of a wait for a place.
 pub(super) enum PlaceEnd {
@@ -257,7 +257,7 @@ impl fmt::Debug for PlaceWait {
 /// leaves, and before the backend is asked again, so that the request is charged once.
 struct QueuedRequest {
     limiter: Limiter,
-    plan: Plan,
+    plan: Plan<'static>,
     spot: Spot,
     /// In a box: a request that stands behind others has none.
     refusal: Option<Box<Decision>>,

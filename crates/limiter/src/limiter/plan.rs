@@ -1,5 +1,6 @@
 //! The charges of a request: the policies, the keys, the costs.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -9,21 +10,30 @@ use crate::policy::{Limit, Rank};
 use crate::{Key, Policy};
 
 /// The policies that cover a request, with their keys. Nearly always one.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    entries: SmallVec<[Entry; 1]>,
+#[derive(Debug, Default)]
+pub struct Plan<'p> {
+    entries: SmallVec<[Entry<'p>; 1]>,
     /// True if a policy needed the peer's address and found none.
     pub(super) misses_peer: bool,
 }
 
 /// One policy and its payer.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    policy: Arc<Policy>,
+#[derive(Debug)]
+pub struct Entry<'p> {
+    policy: PlannedPolicy<'p>,
     key: Key,
     demand: Demand,
     /// In a box: few requests have one.
     wish: Option<Box<Wish>>,
+}
+
+/// A policy of a plan.
+#[derive(Debug)]
+pub(super) enum PlannedPolicy<'p> {
+    /// Of a request that is decided at once, which takes no reference: its count lies in a cache line that all requests read.
+    Lent(&'p Arc<Policy>),
+    /// Of a request that waits, and may outlive the limiter's policies.
+    Kept(Arc<Policy>),
 }
 
 /// A wish beyond the cost.
@@ -65,8 +75,8 @@ pub struct Payer<'a> {
     pub(super) wish: Option<&'a Wish>,
 }
 
-impl Plan {
-    pub(super) fn push(&mut self, entry: Entry) {
+impl<'p> Plan<'p> {
+    pub(super) fn push(&mut self, entry: Entry<'p>) {
         self.entries.push(entry);
     }
 
@@ -77,8 +87,16 @@ impl Plan {
         Entries::Planned(&self.entries)
     }
 
-    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry> {
+    pub(super) fn into_entries(self) -> impl Iterator<Item = Entry<'p>> {
         self.entries.into_iter()
+    }
+
+    /// The plan, which may outlive the limiter's policies from now on.
+    pub(super) fn kept(self) -> Plan<'static> {
+        Plan {
+            entries: self.entries.into_iter().map(Entry::kept).collect(),
+            misses_peer: self.misses_peer,
+        }
     }
 
     /// True if the plan charges nothing.
@@ -107,7 +125,7 @@ pub enum Entries<'a> {
     /// The only one, where there is no need for a plan.
     SolePolicy(&'a Payer<'a>),
     /// As many as were planned.
-    Planned(&'a [Entry]),
+    Planned(&'a [Entry<'a>]),
 }
 
 impl<'a> Entries<'a> {
@@ -134,7 +152,7 @@ impl<'a> Entries<'a> {
     }
 
     /// A plan of them, which outlives the request's head.
-    pub(super) fn to_plan(self) -> Plan {
+    pub(super) fn to_plan(self) -> Plan<'static> {
         let entries = self.iter().map(Payer::to_entry);
         Plan {
             entries: entries.collect(),
@@ -192,7 +210,7 @@ impl<'a> Entries<'a> {
     }
 
     /// The part of the plan that concerns the policies for which `keep` holds.
-    pub fn only(self, keep: impl Fn(&Policy) -> bool) -> Plan {
+    pub fn only(self, keep: impl Fn(&Policy) -> bool) -> Plan<'static> {
         let kept = self.iter().filter(|payer| keep(payer.policy));
         Plan {
             entries: kept.map(Payer::to_entry).collect(),
@@ -261,10 +279,22 @@ pub(super) fn waits_for_place(charge: &Charge<'_>) -> bool {
     charge.quota.waits() && is_place(charge)
 }
 
-impl Entry {
-    pub(super) fn new(policy: &Arc<Policy>, key: Key, demand: Demand) -> Self {
+impl Deref for PlannedPolicy<'_> {
+    type Target = Arc<Policy>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Policy> {
+        match self {
+            Self::Lent(policy) => policy,
+            Self::Kept(policy) => policy,
+        }
+    }
+}
+
+impl<'p> Entry<'p> {
+    pub(super) fn new(policy: PlannedPolicy<'p>, key: Key, demand: Demand) -> Self {
         Self {
-            policy: Arc::clone(policy),
+            policy,
             key: key.compact(),
             demand,
             wish: None,
@@ -284,6 +314,19 @@ impl Entry {
         self
     }
 
+    pub(super) fn kept(self) -> Entry<'static> {
+        let policy = match self.policy {
+            PlannedPolicy::Lent(policy) => Arc::clone(policy),
+            PlannedPolicy::Kept(policy) => policy,
+        };
+        Entry {
+            policy: PlannedPolicy::Kept(policy),
+            key: self.key,
+            demand: self.demand,
+            wish: self.wish,
+        }
+    }
+
     #[inline]
     fn payer(&self) -> Payer<'_> {
         Payer {
@@ -296,9 +339,10 @@ impl Entry {
 }
 
 impl<'a> Payer<'a> {
-    fn to_entry(self) -> Entry {
+    fn to_entry(self) -> Entry<'static> {
+        let policy = PlannedPolicy::Kept(Arc::clone(self.policy));
         let wish = self.wish.cloned().map(Box::new);
-        Entry::new(self.policy, self.key.clone(), self.demand).wishing(wish)
+        Entry::new(policy, self.key.clone(), self.demand).wishing(wish)
     }
 
     /// The quotas of the tier that the key is in, as the class of the request sees them.

@@ -10,7 +10,7 @@ use tollgate_core::BackendError;
 
 use super::event::Cause;
 use super::observer::Observers;
-use super::plan::{Demand, Entry, Plan, Wish};
+use super::plan::{Demand, Entry, Plan, PlannedPolicy, Wish};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
 use crate::matching::PathForms;
 use crate::policy::{Entitlement, FoundEntitlement, Listing, Tier, UnknownEntitlement};
@@ -34,9 +34,9 @@ pub enum Rejection {
 
 /// A plan that is ready, or one that waits for an answer.
 #[derive(Debug)]
-pub enum Planning {
+pub enum Planning<'p> {
     /// The plan.
-    Now(Plan),
+    Now(Plan<'p>),
     /// The identity, the tier or the quota has to be asked for.
     Later(PendingPlan),
 }
@@ -44,15 +44,15 @@ pub enum Planning {
 /// The policies that cover a request, if the key of some is not known yet.
 pub struct PendingPlan {
     /// In the order of the policies.
-    found: Vec<Finding>,
+    found: Vec<Finding<'static>>,
     misses_peer: bool,
 }
 
 /// The result of one policy for a request.
-pub(super) enum Finding {
+pub(super) enum Finding<'p> {
     /// The policy does not concern it.
     Nothing,
-    Entry(Entry),
+    Entry(Entry<'p>),
     /// The policy waits for the key,
     Key(Arc<Policy>, KeyFuture),
     /// or for the key's tier or quotas.
@@ -82,7 +82,7 @@ pub(super) fn plan<'p>(
     path: Option<&PathForms<'_>>,
     site: Site,
     observers: &Observers,
-) -> Result<Planning, Rejection> {
+) -> Result<Planning<'p>, Rejection> {
     let mut candidates = candidates;
     let mut findings = Findings::default();
     while let Some(policy) = candidates.next() {
@@ -103,14 +103,14 @@ pub(super) fn plan<'p>(
 
 /// The result of one policy.
 #[inline(always)]
-fn find(
-    policy: &Arc<Policy>,
+fn find<'p>(
+    policy: &'p Arc<Policy>,
     request: &RequestView<'_>,
     path: Option<&PathForms<'_>>,
     site: Site,
-    findings: &mut Findings,
+    findings: &mut Findings<'p>,
     observers: &Observers,
-) -> Result<Finding, Rejection> {
+) -> Result<Finding<'p>, Rejection> {
     if site == Site::Layer && policy.exemptions.free(request) {
         observers.untouched(policy, None, Cause::Exempt);
         return Ok(Finding::Nothing);
@@ -181,7 +181,7 @@ pub(super) struct Question {
 pub(super) fn plan_questions(
     questions: impl IntoIterator<Item = Question>,
     observers: &Observers,
-) -> Result<Planning, Rejection> {
+) -> Result<Planning<'static>, Rejection> {
     let mut questions = questions.into_iter();
     let mut findings = Findings::default();
     while let Some(question) = questions.next() {
@@ -196,7 +196,7 @@ pub(super) fn plan_questions(
             continue;
         }
         match with_payer(&policy, key, None, demand, wish, observers) {
-            Ok(found) => findings.add(found),
+            Ok(found) => findings.add(found.kept()),
             Err(refused) => {
                 findings.unasked(observers);
                 for Question { policy, key, .. } in questions {
@@ -213,9 +213,9 @@ pub(super) fn plan_questions(
 
 /// The results of the policies so far: a plan, for as long as none has to wait.
 #[derive(Default)]
-struct Findings {
-    plan: Plan,
-    waiting: Option<Vec<Finding>>,
+struct Findings<'p> {
+    plan: Plan<'p>,
+    waiting: Option<Vec<Finding<'static>>>,
 }
 
 /// A policy that is not asked, because another one has refused the request. Those that are enforced have no need to say so.
@@ -226,7 +226,18 @@ fn unasked(policy: &Policy, key: Option<&Key>, observers: &Observers) {
     }
 }
 
-impl Finding {
+impl Finding<'_> {
+    fn kept(self) -> Finding<'static> {
+        match self {
+            Self::Nothing => Finding::Nothing,
+            Self::Entry(entry) => Finding::Entry(entry.kept()),
+            Self::Key(policy, key) => Finding::Key(policy, key),
+            Self::Entitlement(policy, key, later, demand, wish) => {
+                Finding::Entitlement(policy, key, later, demand, wish)
+            }
+        }
+    }
+
     fn unasked(&self, observers: &Observers) {
         match self {
             Self::Nothing => {}
@@ -237,7 +248,7 @@ impl Finding {
     }
 }
 
-impl Findings {
+impl<'p> Findings<'p> {
     /// Another policy has refused the request.
     #[cold]
     fn unasked(&self, observers: &Observers) {
@@ -250,23 +261,24 @@ impl Findings {
     }
 
     #[inline(always)]
-    fn add(&mut self, found: Finding) {
+    fn add(&mut self, found: Finding<'p>) {
         match (&mut self.waiting, found) {
             (_, Finding::Nothing) => {}
             (None, Finding::Entry(entry)) => self.plan.push(entry),
             (None, later) => {
                 let ready = mem::take(&mut self.plan);
                 self.plan.misses_peer = ready.misses_peer;
-                let mut found: Vec<_> = ready.into_entries().map(Finding::Entry).collect();
-                found.push(later);
+                let ready = ready.into_entries().map(Entry::kept);
+                let mut found: Vec<_> = ready.map(Finding::Entry).collect();
+                found.push(later.kept());
                 self.waiting = Some(found);
             }
-            (Some(waiting), found) => waiting.push(found),
+            (Some(waiting), found) => waiting.push(found.kept()),
         }
     }
 
     #[inline(always)]
-    fn planning(self) -> Planning {
+    fn planning(self) -> Planning<'p> {
         match self.waiting {
             None => Planning::Now(self.plan),
             Some(found) => Planning::Later(PendingPlan {
@@ -277,13 +289,13 @@ impl Findings {
     }
 }
 
-fn with_key(
-    policy: &Arc<Policy>,
+fn with_key<'p>(
+    policy: &'p Arc<Policy>,
     key: Result<Key, KeyMissing>,
     request: &RequestView<'_>,
     misses_peer: &mut bool,
     observers: &Observers,
-) -> Result<Finding, Rejection> {
+) -> Result<Finding<'p>, Rejection> {
     let key = match key {
         Ok(key) => key,
         Err(missing) => match policy.on_missing {
@@ -324,14 +336,14 @@ fn with_key(
     with_payer(policy, key, Some(request), demand, wish, observers)
 }
 
-fn with_payer(
-    policy: &Arc<Policy>,
+fn with_payer<'p>(
+    policy: &'p Arc<Policy>,
     key: Key,
     request: Option<&RequestView<'_>>,
     demand: Demand,
     wish: Option<Box<Wish>>,
     observers: &Observers,
-) -> Result<Finding, Rejection> {
+) -> Result<Finding<'p>, Rejection> {
     match policy.listed(&key) {
         Listing::Nowhere => {}
         Listing::Exempt => {
@@ -347,6 +359,7 @@ fn with_payer(
         }
     }
     if policy.has_own_quotas_alone() {
+        let policy = PlannedPolicy::Lent(policy);
         return with_tier(policy, None, key, demand, wish, observers);
     }
     match policy.entitlement_of(&key, request) {
@@ -360,25 +373,23 @@ fn with_payer(
     }
 }
 
-fn with_entitlement(
-    policy: &Arc<Policy>,
+fn with_entitlement<'p>(
+    policy: &'p Arc<Policy>,
     found: &Result<Entitlement, UnknownEntitlement>,
     key: Key,
     demand: Demand,
     wish: Option<Box<Wish>>,
     observers: &Observers,
-) -> Result<Finding, Rejection> {
-    let turned;
+) -> Result<Finding<'p>, Rejection> {
     let (policy, tier) = match found {
-        Ok(Entitlement::Tier(tier)) => (policy, *tier),
+        Ok(Entitlement::Tier(tier)) => (PlannedPolicy::Lent(policy), *tier),
         // The answer is older than the switch.
         Ok(Entitlement::Stated(stated)) if stated.shadow != policy.shadow => {
             let mut stated = Policy::clone(stated);
             stated.turn(policy.switch);
-            turned = Arc::new(stated);
-            (&turned, None)
+            (PlannedPolicy::Kept(Arc::new(stated)), None)
         }
-        Ok(Entitlement::Stated(stated)) => (stated, None),
+        Ok(Entitlement::Stated(stated)) => (PlannedPolicy::Kept(Arc::clone(stated)), None),
         Ok(Entitlement::Unlimited) => {
             observers.untouched(policy, Some(&key), Cause::Exempt);
             return Ok(Finding::Nothing);
@@ -389,23 +400,23 @@ fn with_entitlement(
             if !policy.shadow {
                 return Err(Rejection::TierUnknown);
             }
-            (policy, None)
+            (PlannedPolicy::Lent(policy), None)
         }
     };
     with_tier(policy, tier, key, demand, wish, observers)
 }
 
 #[inline]
-fn with_tier(
-    policy: &Arc<Policy>,
+fn with_tier<'p>(
+    policy: PlannedPolicy<'p>,
     tier: Tier,
     key: Key,
     demand: Demand,
     wish: Option<Box<Wish>>,
     observers: &Observers,
-) -> Result<Finding, Rejection> {
+) -> Result<Finding<'p>, Rejection> {
     if policy.has_none(tier) {
-        observers.untouched(policy, Some(&key), Cause::Blocked);
+        observers.untouched(&policy, Some(&key), Cause::Blocked);
         // A policy on trial refuses nothing.
         return if policy.shadow {
             Ok(Finding::Nothing)
@@ -414,7 +425,7 @@ fn with_tier(
         };
     }
     if policy.is_free(tier) {
-        observers.untouched(policy, Some(&key), Cause::Exempt);
+        observers.untouched(&policy, Some(&key), Cause::Exempt);
         return Ok(Finding::Nothing);
     }
     let demand = Demand {
@@ -425,6 +436,16 @@ fn with_tier(
     Ok(Finding::Entry(entry))
 }
 
+impl Planning<'_> {
+    /// The plan, which may outlive the limiter's policies from now on.
+    pub(super) fn kept(self) -> Planning<'static> {
+        match self {
+            Self::Now(plan) => Planning::Now(plan.kept()),
+            Self::Later(plan) => Planning::Later(plan),
+        }
+    }
+}
+
 impl PendingPlan {
     /// Polls all answers that have not come yet. `request` is the one that was planned for; there is none if the key was brought
     /// along.
@@ -433,7 +454,7 @@ impl PendingPlan {
         cx: &mut Context<'_>,
         request: Option<&RequestView<'_>>,
         observers: &Observers,
-    ) -> Poll<Result<Plan, Rejection>> {
+    ) -> Poll<Result<Plan<'static>, Rejection>> {
         let mut waits = false;
         for place in 0..self.found.len() {
             let found = &mut self.found[place];
@@ -456,7 +477,7 @@ impl PendingPlan {
                     }
                     Finding::Nothing | Finding::Entry(_) => break,
                 };
-                match next {
+                match next.map(Finding::kept) {
                     Ok(next) => *found = next,
                     Err(refused) => {
                         *found = Finding::Nothing;

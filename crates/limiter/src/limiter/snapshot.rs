@@ -218,3 +218,119 @@ fn together(
         None => (0..policies.len()).map(weight).sum(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use http::Request;
+
+    use super::*;
+    use crate::key::{Global, Header};
+    use crate::limiter::{Limiter, PolicySet, Ruling};
+    use crate::{PeerAddr, Quota, RequestView, Tiers};
+
+    /// The references to everything of a snapshot that threads share. A request that takes one writes to a cache line that all
+    /// other requests read.
+    fn references(limiter: &Limiter) -> Vec<usize> {
+        let snapshot = limiter.snapshot();
+        let mut counts = vec![Arc::strong_count(&*snapshot)];
+        for policy in &snapshot.policies {
+            counts.push(Arc::strong_count(policy));
+            counts.extend(
+                policy
+                    .limits
+                    .iter()
+                    .map(|limit| Arc::strong_count(&limit.label)),
+            );
+        }
+        counts
+    }
+
+    fn request() -> Request<()> {
+        let mut request = Request::new(());
+        let peer: SocketAddr = "10.0.0.1:1".parse().unwrap();
+        request.extensions_mut().insert(PeerAddr(peer));
+        let headers = request.headers_mut();
+        headers.insert("x-api-key", "abc".parse().unwrap());
+        request
+    }
+
+    /// The references that a request adds while it is decided, and those that its kept decision adds.
+    fn added(limiter: &Limiter) -> (usize, usize) {
+        let before = references(limiter);
+        let sum_of_more = || -> usize {
+            let now = references(limiter);
+            now.iter()
+                .zip(&before)
+                .map(|(now, before)| now - before)
+                .sum()
+        };
+        let request = request();
+        let view = RequestView::of(&request);
+        let admission = limiter.admit(
+            &view,
+            PolicySet::Covering,
+            || true,
+            |ruling| {
+                let passing = sum_of_more();
+                let (Ruling::Admitted(decided) | Ruling::Denied(decided)) = ruling else {
+                    return (passing, 0);
+                };
+                let kept = decided.ledger();
+                let with_kept = sum_of_more();
+                drop(kept);
+                (passing, with_kept - passing)
+            },
+        );
+        let crate::limiter::Admission::Ruled(added) = admission else {
+            unreachable!("the backend in memory answers at once");
+        };
+        assert_eq!(references(limiter), before);
+        added
+    }
+
+    #[test]
+    fn a_request_counts_no_reference_to_the_policies_and_a_kept_decision_one_for_each_quota() {
+        let once = Quota::per_hour(1);
+        let many = Quota::per_second(100);
+        let tiers = Tiers::by(|_, _| Some("gold")).tier("gold", many);
+        for (quotas, policies) in [
+            (1, vec![Policy::new("by-peer", many)]),
+            (1, vec![Policy::new("denied", once)]),
+            (
+                1,
+                vec![Policy::new("sole", many).key(Header::new("x-api-key"))],
+            ),
+            (
+                1,
+                vec![Policy::new("routed", many).route("/{*path}").route("/")],
+            ),
+            (
+                2,
+                vec![
+                    Policy::new("own", many),
+                    Policy::new("all", many).key(Global),
+                ],
+            ),
+            (1, vec![Policy::new("trial", once).shadow()]),
+            (
+                1,
+                vec![
+                    Policy::new("exempt", many).when(|_| false),
+                    Policy::new("asked", many),
+                ],
+            ),
+            (1, vec![Policy::new("tiers", once).tiers(tiers)]),
+        ] {
+            let limiter = Limiter::builder().policies(policies).build().unwrap();
+            let name = limiter.policies()[0].name().to_owned();
+            for _ in 0..3 {
+                let (passing, kept) = added(&limiter);
+                assert_eq!(passing, 0, "{name}");
+                // A label of a tier is not among those of the policy.
+                assert!(kept <= quotas, "{name}: {kept}");
+            }
+        }
+    }
+}

@@ -206,7 +206,7 @@ mod tests {
     use tollgate_core::FailureKind;
 
     use super::*;
-    use crate::limiter::plan::{Demand, Entry, Plan};
+    use crate::limiter::plan::{Demand, Entry, Plan, PlannedPolicy};
     use crate::{Key, Limiter, OnFailure, Quota, Share};
 
     /// One thread hears of a failure while another hears of a decision. In either order the next decision stops the clock.
@@ -218,7 +218,11 @@ mod tests {
         let limiter = Limiter::from(policy);
         let policy = limiter.policy("local").expect("it has one");
         let mut plan = Plan::default();
-        plan.push(Entry::new(&policy, Key::from("anyone"), Demand::ONCE));
+        plan.push(Entry::new(
+            PlannedPolicy::Lent(&policy),
+            Key::from("anyone"),
+            Demand::ONCE,
+        ));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
             let _fallback = limiter.judge(0, plan.entries(), Err(error));

@@ -47,9 +47,9 @@ pub(super) enum Step {
     /// The identity of the request is not known yet, or its tier or quotas.
     Resolving(PendingPlan),
     /// The backend was asked. The place is that of a request that may have to wait for its turn.
-    Deciding(Answer<Decision>, Plan, Option<Place>),
+    Deciding(Answer<Decision>, Plan<'static>, Option<Place>),
     /// No place is free, and the backend was asked for a turn alone.
-    Queueing(Answer<Decision>, Plan, Place),
+    Queueing(Answer<Decision>, Plan<'static>, Place),
     /// The backend let it in, later.
     Waiting(Turn),
     /// The turn has come, and the request asks for its places.
@@ -68,9 +68,9 @@ pub(super) enum End {
     Uncharged,
     Rejected(Rejection),
     /// The backend answered, or failed.
-    Answered(Plan, Box<Result<Decision, BackendError>>),
+    Answered(Plan<'static>, Box<Result<Decision, BackendError>>),
     /// Others are before it, and it cannot wait behind them, or has waited in vain.
-    NoPlace(Plan, Decision),
+    NoPlace(Plan<'static>, Decision),
     /// Its turn has come.
     InTurn(Turn),
     /// Its turn has come, and the backend fails to say whether a place is free.
@@ -218,7 +218,7 @@ impl PendingAdmission {
 }
 
 impl Step {
-    fn deciding(limiter: &Limiter, plan: Plan, deadline: Option<Instant>) -> Self {
+    fn deciding(limiter: &Limiter, plan: Plan<'static>, deadline: Option<Instant>) -> Self {
         let entries = plan.entries();
         if !entries.may_wait() {
             return Self::Deciding(limiter.decide(entries), plan, None);
