@@ -289,6 +289,7 @@ impl State {
 mod tests {
     use std::time::Duration;
 
+    use super::IntervalRefill;
     use crate::Quota;
     use crate::algorithm::{Algorithm, Point, State};
 
@@ -319,5 +320,45 @@ mod tests {
         assert_eq!(credit(&mut state, starts, starts, 4), 27);
         rule.passage(&mut state, starts + MINUTE, 0);
         assert_eq!(rule.budget(&mut state, starts + MINUTE).remaining, 30);
+    }
+    fn refilled(limit: u64, burst: u64) -> Quota {
+        let offset = Duration::from_secs(7);
+        let quota = Quota::per_minute(limit).using(Algorithm::IntervalRefill { offset });
+        quota.burst(burst)
+    }
+
+    #[test]
+    fn a_rule_tells_the_figures_of_its_quota() {
+        let rule = IntervalRefill::new(10, MINUTE, 7, 30).expect("a rule");
+
+        let figures = (rule.limit(), rule.period_us(), rule.offset_us());
+        assert_eq!(figures, (10, MINUTE, 7));
+    }
+
+    #[test]
+    fn what_is_owed_moves_to_a_clock_that_stepped_back_by_more_than_a_period() {
+        let quota = refilled(10, 30);
+        let (rule, mut state) = (quota.rule(), State::empty(quota.unit()));
+        rule.step(&mut state, 1_000 * MINUTE, 25, true);
+
+        let (_, _, budget) = rule.step(&mut state, 10 * MINUTE, 0, false);
+
+        assert_eq!((budget.remaining, budget.reset_after_us), (5, 127_000_000));
+        let (_, _, later) = rule.step(&mut state, 12 * MINUTE, 0, false);
+        assert_eq!(later.remaining, 25);
+    }
+
+    #[test]
+    fn a_charge_of_nothing_leaves_the_part_that_another_limit_owes() {
+        let (large, small) = (refilled(10, 30), refilled(4, 30));
+        let mut state = State::empty(large.unit());
+        let now = 1_000 * MINUTE;
+        large.rule().step(&mut state, now, 9, true);
+        let owed = state.snapshot();
+
+        small.rule().step(&mut state, now, 0, true);
+        assert_eq!(state.snapshot(), owed);
+        small.rule().debit(&mut state, now, 0);
+        assert_eq!(state.snapshot(), owed);
     }
 }

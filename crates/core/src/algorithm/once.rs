@@ -100,3 +100,57 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: OnceRule = OnceRule {
+        life_us: PackedInteger::fitting(100),
+        replays: 2,
+    };
+
+    fn admitted(at: u64) -> State {
+        let mut state = State::default();
+        RULE.take(&mut state, at, 1);
+        state
+    }
+
+    #[test]
+    fn an_id_lives_as_long_as_ever_by_a_clock_that_stepped_back() {
+        let mut state = admitted(1_000);
+
+        assert!(RULE.is_replay(&mut state, 10));
+
+        assert_eq!(state.meaningless_at(), 110);
+        assert!(RULE.is_replay(&mut state, 109));
+        assert!(!RULE.is_replay(&mut state, 110));
+    }
+
+    #[test]
+    fn a_credit_forgets_the_admission_that_it_gives_back_and_no_later_one() {
+        let credited = |at, cost| {
+            let mut state = admitted(1_000);
+            RULE.give_back(&mut state, 1_050, at, Point::ZERO, cost);
+            state.meaningless_at()
+        };
+
+        for (at, cost, ends) in [
+            (1_000, 1, 0),
+            (1_001, 1, 0),
+            (999, 1, 1_100),
+            (1_000, 0, 1_100),
+        ] {
+            assert_eq!(credited(at, cost), ends, "{cost} of {at}");
+        }
+    }
+
+    #[test]
+    fn a_state_comes_back_as_it_was_told() {
+        let mut state = admitted(1_000);
+        state.count_replay();
+        let told = state.snapshot();
+
+        assert_eq!(State::restore(1_000, 1_100, 1).snapshot(), told);
+    }
+}

@@ -141,3 +141,33 @@ impl Charge<'_> {
         !self.quota.is_ban()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Ban, Key, Quota, Scope};
+
+    #[test]
+    fn a_ban_has_no_part_in_an_amount() {
+        let quota = Quota::per_day(5);
+        let ban =
+            Quota::from(Ban::after(1, Duration::from_secs(9)).lasting(Duration::from_secs(1)));
+        let key = Key::from("alice");
+        let charge = |quota, cost| Charge {
+            scope: Scope::of("mail", 0, quota),
+            quota,
+            key: &key,
+            cost,
+            mode: Mode::Enforce,
+        };
+        let charges = [charge(&quota, 4), charge(&ban, 0)];
+        let mut states = [State::full(&quota), State::full(&ban)];
+
+        assert!(check_up_to(&charges).is_ok());
+        let granted = decide_up_to(Timestamp::from_micros(0), &charges, &mut states[..], 1);
+
+        assert_eq!(granted.verdicts()[0].taken(), 4);
+    }
+}

@@ -81,3 +81,82 @@ pub(super) fn decide_with_ids(
     }
     Decision::of_several(now, decision.is_admitted(), verdicts)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Charge, Decision, Key, Mode, Once, Quota, Scope, State, Timestamp, decide};
+
+    /// An order of this cost with an id of this cost, beside another policy's charge, all in one mode.
+    fn order(states: &mut [State; 3], mode: Mode, cost: u64, other: u64, id: u64) -> Decision {
+        let (quota, once) = (Quota::per_day(2), Quota::from(Once::default()));
+        let key = Key::from("alice");
+        let charge = |policy, quota, cost| Charge {
+            scope: Scope::of(policy, 0, quota),
+            quota,
+            key: &key,
+            cost,
+            mode,
+        };
+        let charges = [
+            charge("orders", &quota, cost),
+            charge("exports", &quota, other),
+            charge("orders", &once, id),
+        ];
+        decide(Timestamp::from_micros(1_000), &charges, &mut states[..])
+    }
+
+    fn unused() -> [State; 3] {
+        let quota = Quota::per_day(2);
+        let once = Quota::from(Once::default());
+        [&quota, &quota, &once].map(State::full)
+    }
+
+    #[test]
+    fn a_question_about_an_id_spares_no_budget_and_is_not_remembered() {
+        let mut states = unused();
+        order(&mut states, Mode::Enforce, 0, 0, 0);
+        assert_eq!(
+            order(&mut states, Mode::Enforce, 1, 0, 1).verdicts()[0].taken(),
+            1
+        );
+
+        assert_eq!(
+            order(&mut states, Mode::Enforce, 1, 0, 0).verdicts()[0].taken(),
+            1
+        );
+
+        let replay = order(&mut states, Mode::Enforce, 1, 0, 1);
+        assert!(replay.is_admitted());
+        assert_eq!(
+            (
+                replay.verdicts()[0].taken(),
+                replay.verdicts()[2].remaining()
+            ),
+            (0, 1)
+        );
+    }
+
+    #[test]
+    fn on_trial_an_id_is_remembered_if_the_charges_of_its_own_policy_pass() {
+        for (cost, other, is_remembered) in [(1, 1, true), (1, 3, true), (3, 1, false)] {
+            let mut states = unused();
+
+            let first = order(&mut states, Mode::Shadow, cost, other, 1);
+
+            assert_eq!(first.verdicts()[2].taken(), u64::from(is_remembered));
+            let again = order(&mut states, Mode::Shadow, 1, 0, 1);
+            assert_eq!(again.verdicts()[0].taken(), u64::from(!is_remembered));
+        }
+    }
+
+    #[test]
+    fn a_replay_that_another_policy_denies_is_not_counted() {
+        let mut states = unused();
+        order(&mut states, Mode::Enforce, 1, 0, 1);
+
+        let denied = order(&mut states, Mode::Enforce, 1, 3, 1);
+
+        assert!(!denied.is_admitted());
+        assert_eq!(denied.verdicts()[2].remaining(), 2);
+    }
+}

@@ -421,6 +421,46 @@ fn bans_are_those_of_core_at_the_very_microsecond_at_which_something_ends() {
     assert!(world.banned > 20, "{}", world.banned);
 }
 
+/// A ban leads no amount, not even where nothing else is enforced, and counts as many strikes as it was asked for, whatever amount
+/// is granted.
+#[test]
+fn a_ban_has_no_part_in_an_amount_in_whatever_mode_it_is_asked() {
+    let server = Standalone::start();
+    let mut world = World::new(&server, 1, Calls::Bans);
+    let quota = Quota::per_day(9);
+    let ban = Quota::from(Ban::after(20, Duration::from_secs(60)).lasting(Duration::from_secs(5)));
+    let modes = [Mode::Enforce, Mode::Shadow, Mode::Probe];
+    let both = modes.map(|of_budget| modes.map(|of_ban| (of_budget, of_ban)));
+    for (caller, (of_budget, of_ban)) in both.into_iter().flatten().enumerate() {
+        let key = Key::from(caller as u64);
+        let [budget, ban] = [(&quota, 0, of_budget), (&ban, 1, of_ban)].map(|it| Charge {
+            scope: world.questions.scopes[it.1],
+            quota: it.0,
+            key: &key,
+            cost: 4,
+            mode: it.2,
+        });
+        // Of nine units there are four, four, and one at last.
+        for strikes in [0, 1, 3] {
+            let charges = [
+                budget,
+                Charge {
+                    cost: strikes,
+                    ..ban
+                },
+            ];
+            let names = charges.map(|charge| name(charge.scope, charge.key));
+            let request = Request {
+                work: Work::decide(&charges),
+                names: names.into_iter().collect(),
+                owed: None,
+            };
+            world.play(&[request.up_to(1)]);
+        }
+    }
+    assert_eq!(world.grants, 27);
+}
+
 /// Cold, lukewarm and warm, with credits and debits, beside quotas of another warm-up or of none.
 #[test]
 fn what_warms_up_is_decided_as_core_decides() {

@@ -321,4 +321,28 @@ mod tests {
         // then
         assert_eq!(other.snapshot(), whole.snapshot());
     }
+
+    #[test]
+    fn a_warm_up_has_a_factor_of_a_hundred_at_most_and_a_rate_of_one_in_a_microsecond() {
+        let refused = |limit, factor| {
+            let rule = Gcra::new(limit, 1_000, 10).expect("a quota");
+            rule.warming(1_000_000, factor).err()
+        };
+
+        assert_eq!(refused(1, MAX_COLD_FACTOR), None);
+        let factor = MAX_COLD_FACTOR + 1;
+        assert_eq!(refused(1, factor), Some(QuotaError::ColdFactor { factor }));
+        assert_eq!(refused(1_000, 3), None);
+        assert_eq!(refused(1_001, 3), Some(QuotaError::WarmUpOfFastRate));
+    }
+
+    #[test]
+    fn a_store_means_something_until_its_last_tick() {
+        let ends = |us, ticks| ColdAt { us, ticks }.rounded_up();
+
+        assert_eq!(
+            [ends(7, 0), ends(7, 1), ends(u64::MAX, 1)],
+            [7, 8, u64::MAX]
+        );
+    }
 }
