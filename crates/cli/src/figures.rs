@@ -89,6 +89,16 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// `1 caller`, `1,234 callers`. A thing's plural ends in `s`, or in `es` behind another one.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    let ending = match thing {
+        _ if number == 1 => "",
+        thing if thing.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{} {thing}{ending}", grouped(number))
+}
+
 /// `40 of 50 left`.
 pub(crate) fn left(remaining: u64, limit: u64) -> String {
     format!("{} of {} left", grouped(remaining), grouped(limit))

@@ -5,7 +5,7 @@ use super::Simulation;
 use super::rows::{CallerRow, PathRow, PolicyRow};
 use super::tally::Tally;
 use crate::arguments::SimulateArguments;
-use crate::figures::{duration, grouped, millionths, moment, percent};
+use crate::figures::{counted, duration, grouped, millionths, moment, percent};
 use crate::picture::{Axis, Chart, Labels, Marks, Page, Section, Tone, over_time, place};
 
 /// Spans over time.
@@ -19,17 +19,17 @@ pub(super) fn page(asked: &SimulateArguments, simulation: &Simulation) -> Page {
     let title = format!("{} by {}", asked.log.display(), asked.limits.display());
     let mut facts = vec![
         format!(
-            "{} requests of {} addresses, {} to {} (UTC).",
-            grouped(tally.requests),
-            grouped(tally.callers() as u64),
+            "{} of {}, {} to {} (UTC).",
+            counted(tally.requests, "request"),
+            counted(tally.callers() as u64, "address"),
             moment(tally.first_us),
             moment(tally.last_us)
         ),
         format!(
-            "Refused: {} requests ({}) of {} callers.",
-            grouped(tally.refused),
+            "Refused: {} ({}) of {}.",
+            counted(tally.refused, "request"),
             percent(tally.refused, tally.requests),
-            grouped(tally.refused_callers() as u64)
+            counted(tally.refused_callers() as u64, "caller")
         ),
     ];
     if let (Some((theirs, _, difference)), Some(path)) = (&simulation.against, &asked.against) {

@@ -4,7 +4,9 @@ use super::Simulation;
 use super::rows::{CallerRow, ChangedRow, PathRow, PolicyRow};
 use super::tally::Tally;
 use crate::arguments::SimulateArguments;
-use crate::figures::{duration, grouped, millionths, moment, percent, shown, sparkline, table};
+use crate::figures::{
+    counted, duration, grouped, millionths, moment, percent, shown, sparkline, table,
+};
 
 /// Columns of the picture over time.
 const COLUMNS: usize = 60;
@@ -27,15 +29,15 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         asked.limits.display()
     )];
     lines.push(format!(
-        "  {} requests of {} addresses, {} to {} (UTC)",
-        grouped(tally.requests),
-        grouped(tally.callers() as u64),
+        "  {} of {}, {} to {} (UTC)",
+        counted(tally.requests, "request"),
+        counted(tally.callers() as u64, "address"),
         moment(tally.first_us),
         moment(tally.last_us)
     ));
     lines.push(format!(
-        "  refused: {} requests ({}); refused callers: {}",
-        grouped(tally.refused),
+        "  refused: {} ({}); refused callers: {}",
+        counted(tally.refused, "request"),
         percent(tally.refused, tally.requests),
         grouped(tally.refused_callers() as u64)
     ));

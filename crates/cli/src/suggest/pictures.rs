@@ -3,7 +3,7 @@
 
 use super::Suggestion;
 use crate::arguments::{Counted, SuggestArguments};
-use crate::figures::{grouped, moment, percent};
+use crate::figures::{counted, grouped, moment, percent};
 use crate::picture::{Axis, Chart, Labels, Marks, Page, Section, Tone, over_time, ratio};
 
 /// Callers in the table.
@@ -15,9 +15,9 @@ const TONES: [Tone; 3] = [Tone::Dark, Tone::Middle, Tone::Light];
 pub(super) fn page(asked: &SuggestArguments, suggestion: &Suggestion) -> Page {
     let title = format!("{}: limits to choose from", asked.log.display());
     let facts = format!(
-        "{} requests of {} callers, {} to {} (UTC). The limits were to refuse {} of the {} at most.",
-        grouped(suggestion.requests),
-        grouped(suggestion.callers.len() as u64),
+        "{} of {}, {} to {} (UTC). The limits were to refuse {} of the {} at most.",
+        counted(suggestion.requests, "request"),
+        counted(suggestion.callers.len() as u64, "caller"),
         moment(suggestion.first_us),
         moment(suggestion.last_us),
         asked.refuse,

@@ -3,7 +3,7 @@
 use super::Suggestion;
 use super::callers::Half;
 use crate::arguments::{Counted, Identify, SuggestArguments};
-use crate::figures::{duration, grouped, millionths, moment, percent, sparkline, table};
+use crate::figures::{counted, duration, grouped, millionths, moment, percent, sparkline, table};
 
 /// Fewer callers say little about others.
 const FEW: usize = 200;
@@ -22,9 +22,9 @@ pub(super) fn report(asked: &SuggestArguments, suggestion: &Suggestion) -> Strin
     };
     let mut lines = vec![format!("{}, {key}", asked.log.display())];
     lines.push(format!(
-        "  {} requests of {} callers, {} to {} (UTC)",
-        grouped(suggestion.requests),
-        grouped(suggestion.callers.len() as u64),
+        "  {} of {}, {} to {} (UTC)",
+        counted(suggestion.requests, "request"),
+        counted(suggestion.callers.len() as u64, "caller"),
         moment(suggestion.first_us),
         moment(suggestion.last_us)
     ));
