@@ -152,7 +152,7 @@ fn a_browser_shows_the_page_about_a_replay_with_all_its_figures() {
     ];
     is_whole(folder.path(), &page, &plot, &charts);
     for words in [
-        "600 requests of 1 addresses",
+        "600 requests of 1 address",
         "<h2>Callers that are refused most</h2>",
         "<h2>Paths that are refused most</h2>",
         "<h2>About the log</h2>",
