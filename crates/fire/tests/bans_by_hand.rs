@@ -9,9 +9,10 @@
 
 mod banned;
 
-use tollgate_fire::{History, OperatorAct, Outcome};
+use tollgate_core::{Quota, State, Timestamp, decide};
+use tollgate_fire::{Guarded, History, Knock, OperatorAct, OperatorCall, Outcome, Population};
 
-use banned::{Defect, SEEDS, Trial, judged};
+use banned::{Defect, SEEDS, START_US, Trial, judged};
 
 #[test]
 fn what_operators_do_and_responses_that_are_strikes_are_possible_and_all_is_judged_strictly() {
@@ -85,6 +86,64 @@ fn every_way_to_break_a_ban_is_caught_beside_operators() {
     }
 }
 
+/// One call carries a request that is banned, a pardon, and a request that is not.
+#[test]
+fn a_pardon_in_the_middle_of_a_call_ends_the_ban_of_those_before_it() {
+    // given a ban by strikes, and a call
+    let population = Population::of(1);
+    let guarded = Guarded::of(&population, 0, true);
+    let mut states = guarded.charges().map(|charge| State::full(charge.quota));
+    let mut knocks = Vec::new();
+    let mut knock = |at_us: u64, states: &mut [State; 2]| {
+        let at_us = START_US + at_us;
+        let at = Timestamp::from_micros(at_us);
+        let decision = decide(at, &guarded.charges(), &mut states[..]);
+        let is_banned = decision.verdicts()[1].is_denied();
+        knocks.push(Knock {
+            process: 0,
+            caller: 0,
+            is_important: true,
+            sent_us: at_us,
+            heard_us: at_us + 100,
+            outcome: Outcome::of(&Ok(decision)),
+            fails: false,
+            status: None,
+        });
+        is_banned
+    };
+    for at_us in 0..11 {
+        knock(at_us, &mut states);
+    }
+    assert!(knock(5_000, &mut states));
+    states[1] = State::full(&Quota::from(Guarded::BAN));
+    assert!(!knock(5_000, &mut states));
+    let pardon = OperatorCall {
+        process: 0,
+        caller: 0,
+        act: OperatorAct::Unban,
+        sent_us: START_US + 4_990,
+        heard_us: START_US + 5_010,
+        outcome: Outcome::Reset,
+    };
+
+    // when their answers are recorded in either order
+    let last = knocks.len() - 1;
+    for _ in 0..2 {
+        let with = |operated: Vec<OperatorCall>| History {
+            knocks: knocks.clone(),
+            operated,
+            ..History::default()
+        };
+
+        // then it is possible with the pardon, and not without
+        let found = judged(&with(vec![pardon.clone()]));
+        assert_eq!(found.wrong, [""; 0]);
+        assert_eq!((found.knocks, found.pardoned), (13, 1));
+        assert_eq!(judged(&with(Vec::new())).wrong.len(), 1);
+        knocks.swap(last - 1, last);
+    }
+}
+
 /// A history with one change.
 fn changed(change: impl FnOnce(&mut History)) -> Vec<String> {
     let mut history = Trial::operated(1, Defect::None).run(false);
@@ -92,9 +151,9 @@ fn changed(change: impl FnOnce(&mut History)) -> Vec<String> {
     judged(&history).wrong
 }
 
-fn last_ban(history: &mut History) -> &mut tollgate_fire::OperatorCall {
+fn last_ban(history: &mut History) -> &mut OperatorCall {
     let mut calls = history.operated.iter_mut().rev();
-    let is_ban = |call: &&mut tollgate_fire::OperatorCall| matches!(call.act, OperatorAct::Ban { lasting_us } if lasting_us > 300_000);
+    let is_ban = |call: &&mut OperatorCall| matches!(call.act, OperatorAct::Ban { lasting_us } if lasting_us > 300_000);
     calls.find(is_ban).unwrap()
 }
 
@@ -120,7 +179,7 @@ fn every_number_of_a_ban_by_hand_that_is_changed_is_caught() {
 
 #[test]
 fn a_call_of_an_operator_that_was_not_made_or_failed_and_was_done_is_caught() {
-    let is_pardon = |call: &tollgate_fire::OperatorCall| call.act == OperatorAct::Unban;
+    let is_pardon = |call: &OperatorCall| call.act == OperatorAct::Unban;
     let none_pardons = changed(|history| history.operated.retain(|call| !is_pardon(call)));
     let none_bans = changed(|history| history.operated.retain(is_pardon));
     let all_fail = changed(|history| {

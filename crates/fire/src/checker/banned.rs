@@ -112,11 +112,11 @@ pub(super) fn check_bans(history: &History, timelines: &Timelines<'_>) -> BanFin
             last: Moment::FIRST,
             course,
         };
-        for (moment, seen) in &course.seen {
-            if let Err(what) = judge.see(*moment, seen, &mut findings) {
-                let at = moment.at_us;
-                let line = format!("knock of caller {caller} at {at}: {what}: {seen:?}");
-                findings.wrong.push(line);
+        for call in course.seen.chunk_by(|(one, _), (other, _)| one == other) {
+            if let Err(what) = judge.see_call(call, &mut findings) {
+                findings
+                    .wrong
+                    .push(format!("knock of caller {caller} {what}"));
                 // Anything follows from a contradiction.
                 break;
             }
@@ -126,6 +126,7 @@ pub(super) fn check_bans(history: &History, timelines: &Timelines<'_>) -> BanFin
 }
 
 /// The knowledge of one caller: of its budget, and all courses that its strikes and bans may have taken.
+#[derive(Clone)]
 struct Judge<'a> {
     course: &'a CallerCourse,
     budget: BudgetRecord<'a>,
@@ -137,6 +138,42 @@ struct Judge<'a> {
 const MOST_COURSES: usize = 64;
 
 impl Judge<'_> {
+    /// Judges the decisions of one time. A pardon in the middle of their call ends the ban that those before it were told.
+    fn see_call(
+        &mut self,
+        call: &[(Moment, Seen)],
+        findings: &mut BanFindings,
+    ) -> Result<(), String> {
+        let is_banned = |(_, seen): &&(Moment, Seen)| seen.banned_until_us().is_some();
+        let (banned, free): (Vec<_>, Vec<_>) = call.iter().partition(is_banned);
+        let mut before = None;
+        if let [(now, _), ..] = call
+            && !banned.is_empty()
+            && !free.is_empty()
+            && self.course.acts(*now, *now).next().is_some()
+        {
+            before = Some((self.clone(), findings.clone()));
+        }
+        let judged = self.see_in_order(call, findings);
+        let (Err(_), Some((judge, found))) = (&judged, before) else {
+            return judged;
+        };
+        (*self, *findings) = (judge, found);
+        let other_way = self.see_in_order(banned.into_iter().chain(free), findings);
+        other_way.or(judged)
+    }
+
+    fn see_in_order<'b>(
+        &mut self,
+        call: impl IntoIterator<Item = &'b (Moment, Seen)>,
+        findings: &mut BanFindings,
+    ) -> Result<(), String> {
+        call.into_iter().try_for_each(|(moment, seen)| {
+            let judged = self.see(*moment, seen, findings);
+            judged.map_err(|what| format!("at {}: {what}: {seen:?}", moment.at_us))
+        })
+    }
+
     fn see(&mut self, now: Moment, seen: &Seen, findings: &mut BanFindings) -> Result<(), String> {
         let is_lost = self.course.has_loss(self.last, now);
         let is_back = self.course.has_step_back(self.last, now);

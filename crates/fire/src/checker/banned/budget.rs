@@ -5,6 +5,7 @@ use super::course::{CallerCourse, SeenKnock};
 use super::terms::Terms;
 use crate::checker::timeline::Moment;
 
+#[derive(Clone)]
 pub(super) struct BudgetRecord<'a> {
     terms: &'a Terms,
     course: &'a CallerCourse,
