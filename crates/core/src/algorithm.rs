@@ -148,16 +148,16 @@ pub struct State(Repr);
 
 #[derive(Clone, Debug)]
 enum Repr {
-    Gcra(gcra::State),
-    FixedWindow(fixed_window::State),
-    SlidingWindow(sliding_window::State),
-    RollingWindow(rolling_window::State),
-    SlidingLog(sliding_log::State),
-    IntervalRefill(interval_refill::State),
-    Calendar(calendar_window::State),
-    Held(held::State),
-    Ban(penalty::State),
-    Once(once::State),
+    Gcra(gcra::Bucket),
+    FixedWindow(fixed_window::WindowCount),
+    SlidingWindow(sliding_window::WindowPair),
+    RollingWindow(rolling_window::BucketCounts),
+    SlidingLog(sliding_log::ChargeLog),
+    IntervalRefill(interval_refill::OwedRefills),
+    Calendar(calendar_window::CalendarCount),
+    Held(held::HeldPlaces),
+    Ban(penalty::StrikeRecord),
+    Once(once::SeenId),
 }
 
 impl State {
@@ -165,18 +165,22 @@ impl State {
     #[must_use]
     pub fn empty(unit: Unit) -> Self {
         Self(match unit {
-            Unit::Gcra => Repr::Gcra(gcra::State::default()),
-            Unit::FixedWindow { .. } => Repr::FixedWindow(fixed_window::State::default()),
-            Unit::SlidingWindow { .. } => Repr::SlidingWindow(sliding_window::State::default()),
-            Unit::RollingWindow { buckets, .. } => {
-                Repr::RollingWindow(rolling_window::State::of(buckets))
+            Unit::Gcra => Repr::Gcra(gcra::Bucket::default()),
+            Unit::FixedWindow { .. } => Repr::FixedWindow(fixed_window::WindowCount::default()),
+            Unit::SlidingWindow { .. } => {
+                Repr::SlidingWindow(sliding_window::WindowPair::default())
             }
-            Unit::SlidingLog { .. } => Repr::SlidingLog(sliding_log::State::default()),
-            Unit::IntervalRefill { .. } => Repr::IntervalRefill(interval_refill::State::default()),
-            Unit::Calendar(_) => Repr::Calendar(calendar_window::State::default()),
-            Unit::Held => Repr::Held(held::State::default()),
-            Unit::Ban => Repr::Ban(penalty::State::default()),
-            Unit::Once => Repr::Once(once::State::default()),
+            Unit::RollingWindow { buckets, .. } => {
+                Repr::RollingWindow(rolling_window::BucketCounts::of(buckets))
+            }
+            Unit::SlidingLog { .. } => Repr::SlidingLog(sliding_log::ChargeLog::default()),
+            Unit::IntervalRefill { .. } => {
+                Repr::IntervalRefill(interval_refill::OwedRefills::default())
+            }
+            Unit::Calendar(_) => Repr::Calendar(calendar_window::CalendarCount::default()),
+            Unit::Held => Repr::Held(held::HeldPlaces::default()),
+            Unit::Ban => Repr::Ban(penalty::StrikeRecord::default()),
+            Unit::Once => Repr::Once(once::SeenId::default()),
         })
     }
 
@@ -283,45 +287,49 @@ impl From<Snapshot> for State {
                 };
                 let reach = Reach::new(exponent, thirty_seconds);
                 let cold_at = (cold_at_us, cold_at_ticks);
-                Repr::Gcra(gcra::State::restore(
+                Repr::Gcra(gcra::Bucket::restore(
                     point, rest_of, reach, &credits, &queue, cold_at,
                 ))
             }
             Snapshot::FixedWindow { window, count } => {
-                Repr::FixedWindow(fixed_window::State::restore(window, count))
+                Repr::FixedWindow(fixed_window::WindowCount::restore(window, count))
             }
             Snapshot::SlidingWindow {
                 window,
                 previous,
                 current,
-            } => Repr::SlidingWindow(sliding_window::State::restore(window, previous, current)),
+            } => Repr::SlidingWindow(sliding_window::WindowPair::restore(
+                window, previous, current,
+            )),
             Snapshot::RollingWindow { newest, counts } => {
-                Repr::RollingWindow(rolling_window::State::restore(newest, counts))
+                Repr::RollingWindow(rolling_window::BucketCounts::restore(newest, counts))
             }
             Snapshot::SlidingLog { entries } => {
-                Repr::SlidingLog(sliding_log::State::restore(entries))
+                Repr::SlidingLog(sliding_log::ChargeLog::restore(entries))
             }
             Snapshot::IntervalRefill {
                 window,
                 ahead,
                 count,
-            } => Repr::IntervalRefill(interval_refill::State::restore(window, ahead, count)),
+            } => Repr::IntervalRefill(interval_refill::OwedRefills::restore(window, ahead, count)),
             Snapshot::Calendar {
                 start_us,
                 end_us,
                 count,
-            } => Repr::Calendar(calendar_window::State::restore(start_us, end_us, count)),
+            } => Repr::Calendar(calendar_window::CalendarCount::restore(
+                start_us, end_us, count,
+            )),
             Snapshot::Held {
                 held,
                 generation_us,
-            } => Repr::Held(held::State::restore(held, generation_us)),
+            } => Repr::Held(held::HeldPlaces::restore(held, generation_us)),
             Snapshot::Ban {
                 since_us,
                 until_us,
                 level,
                 strikes_us,
                 kept_until_us,
-            } => Repr::Ban(penalty::State::restore(
+            } => Repr::Ban(penalty::StrikeRecord::restore(
                 since_us,
                 until_us,
                 level,
@@ -332,7 +340,7 @@ impl From<Snapshot> for State {
                 since_us,
                 until_us,
                 replays,
-            } => Repr::Once(once::State::restore(since_us, until_us, replays)),
+            } => Repr::Once(once::SeenId::restore(since_us, until_us, replays)),
         })
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct CalendarWindow {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct CalendarCount {
     start_us: PackedInteger<7>,
     end_us: PackedInteger<7>,
     count: PackedInteger<6>,
@@ -84,33 +84,39 @@ impl CalendarWindow {
 }
 
 impl Decider for CalendarWindow {
-    type State = State;
+    type State = CalendarCount;
 
-    fn advance(&self, state: &mut State, now: u64) {
+    fn advance(&self, state: &mut CalendarCount, now: u64) {
         *state = self.advance(state.window(), now).packed();
     }
 
-    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut CalendarCount, now: u64, cost: u64) -> Passage {
         self.passage(state.window(), now, cost)
     }
 
-    fn take(&self, state: &mut State, _now: u64, cost: u64) {
+    fn take(&self, state: &mut CalendarCount, _now: u64, cost: u64) {
         let count = count_up(state.count.get(), cost, self.limit);
         state.count = PackedInteger::of(count);
     }
 
-    fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+    fn give_back(&self, state: &mut CalendarCount, now: u64, at: u64, _full_at: Point, cost: u64) {
         let window = state.window();
         if window.start_us <= at && at <= now {
             state.count = PackedInteger::of(window.count.saturating_sub(cost));
         }
     }
 
-    fn budget(&self, state: &State, now: u64) -> Budget {
+    fn budget(&self, state: &CalendarCount, now: u64) -> Budget {
         self.budget(state.window(), now)
     }
 
-    fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
+    fn step(
+        &self,
+        state: &mut CalendarCount,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
         let mut window = self.advance(state.window(), now);
         let passage = self.passage(window, now, cost);
         if take && passage == Passage::Open {
@@ -127,8 +133,8 @@ impl Window {
         self.end_us.saturating_sub(now)
     }
 
-    fn packed(self) -> State {
-        State {
+    fn packed(self) -> CalendarCount {
+        CalendarCount {
             start_us: PackedInteger::of(self.start_us),
             end_us: PackedInteger::of(self.end_us),
             count: PackedInteger::of(self.count),
@@ -136,7 +142,7 @@ impl Window {
     }
 }
 
-impl State {
+impl CalendarCount {
     fn window(&self) -> Window {
         Window {
             start_us: self.start_us.get(),

@@ -11,7 +11,7 @@ pub(crate) struct FixedWindow {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct WindowCount {
     window: u64,
     count: u64,
 }
@@ -23,18 +23,18 @@ impl FixedWindow {
     }
 
     /// The time until the window of a state ends. The state was brought to `now`.
-    fn left(&self, state: &State, now: u64) -> u64 {
+    fn left(&self, state: &WindowCount, now: u64) -> u64 {
         state.window * self.period_us + self.offset_us - now
     }
 }
 
 impl Decider for FixedWindow {
-    type State = State;
+    type State = WindowCount;
 
-    fn advance(&self, state: &mut State, now: u64) {
+    fn advance(&self, state: &mut WindowCount, now: u64) {
         let window = self.window(now);
         if state.window < window {
-            *state = State { window, count: 0 };
+            *state = WindowCount { window, count: 0 };
         } else if state.window > window + 1 {
             // The clock stepped back, and the count moves to the clock's window. A step of less than a period moves nothing,
             // for a count that moved would be dropped as soon as the clock is back; the window stays until it is over.
@@ -42,7 +42,7 @@ impl Decider for FixedWindow {
         }
     }
 
-    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut WindowCount, now: u64, cost: u64) -> Passage {
         if cost > self.limit {
             Passage::NEVER
         } else if cost == 0 || state.count + cost <= self.limit {
@@ -52,17 +52,17 @@ impl Decider for FixedWindow {
         }
     }
 
-    fn take(&self, state: &mut State, _now: u64, cost: u64) {
+    fn take(&self, state: &mut WindowCount, _now: u64, cost: u64) {
         state.count = count_up(state.count, cost, self.limit);
     }
 
-    fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+    fn give_back(&self, state: &mut WindowCount, now: u64, at: u64, _full_at: Point, cost: u64) {
         if at <= now && self.window(at) == state.window {
             state.count = state.count.saturating_sub(cost);
         }
     }
 
-    fn budget(&self, state: &State, now: u64) -> Budget {
+    fn budget(&self, state: &WindowCount, now: u64) -> Budget {
         Budget {
             remaining: self.limit.saturating_sub(state.count),
             reset_after_us: if state.count > 0 {
@@ -74,7 +74,7 @@ impl Decider for FixedWindow {
     }
 }
 
-impl State {
+impl WindowCount {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot::FixedWindow {
             window: self.window,

@@ -79,7 +79,7 @@ enum Width {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct Bucket {
     // The pieces of the point. A `Point` as a field would bring its padding along.
     /// The point's whole microseconds in the low bits, and the reach of the quota that wrote it above them.
     word: u64,
@@ -220,7 +220,7 @@ impl Gcra {
     /// the state. The other's drain is stored rounded down, and still is at least as long as this one's where it counts,
     /// because drains are told apart in whole microseconds.
     #[inline]
-    fn ceiling<P: Parts>(&self, state: &State) -> P {
+    fn ceiling<P: Parts>(&self, state: &Bucket) -> P {
         if state.reach() > self.reach || self.is_far() {
             let us = cmp::max(state.reach(), self.reach).ceiling_us();
             self.ahead(Point { us, rest: 0 }, 0)
@@ -232,7 +232,7 @@ impl Gcra {
     /// The width that the parts of a state need. The state of a longer quota may lie so far ahead that its distance in parts of
     /// this quota fits only 128 bits.
     #[inline]
-    fn width_for(&self, state: &State) -> Width {
+    fn width_for(&self, state: &Bucket) -> Width {
         if state.reach() > self.reach && !self.is_far() {
             Width::Wide
         } else {
@@ -248,7 +248,7 @@ impl Gcra {
 
     /// The distance of a state ahead of now. A rest of another denominator is less than a microsecond, and counts as one.
     #[inline]
-    fn left<P: Parts>(&self, state: &State, now: u64) -> P {
+    fn left<P: Parts>(&self, state: &Bucket, now: u64) -> P {
         let mut point = state.full_at();
         if P::TELL_RESTS && point.rest > 0 && state.of != self.mark {
             point.rest = self.denominator;
@@ -257,7 +257,7 @@ impl Gcra {
     }
 
     /// Moves a state from `before` ahead of now to `after` ahead of now.
-    fn leave<P: Parts>(&self, state: &mut State, now: u64, before: P, after: P) {
+    fn leave<P: Parts>(&self, state: &mut Bucket, now: u64, before: P, after: P) {
         let point = self.point(now, after);
         if point == state.full_at() {
             return;
@@ -305,7 +305,7 @@ impl Gcra {
 
     /// Brings the state to now, and returns how much is still to drain.
     #[inline]
-    fn settle<P: Parts>(&self, state: &mut State, now: u64) -> P {
+    fn settle<P: Parts>(&self, state: &mut Bucket, now: u64) -> P {
         let left: P = self.left(state, now);
         if left <= self.drain(self.burst) {
             left
@@ -318,7 +318,7 @@ impl Gcra {
     /// an earlier quota with a larger budget. All are rare, so this code is kept out of line.
     #[cold]
     #[inline(never)]
-    fn bring_back<P: Parts>(&self, state: &mut State, now: u64, left: P) -> P {
+    fn bring_back<P: Parts>(&self, state: &mut Bucket, now: u64, left: P) -> P {
         let most = self.ceiling(state);
         if left <= most {
             return left;
@@ -370,7 +370,7 @@ impl Gcra {
     #[inline]
     pub(super) fn quick_step(
         &self,
-        state: &mut State,
+        state: &mut Bucket,
         now: u64,
         cost: u64,
         take: bool,
@@ -390,7 +390,7 @@ impl Gcra {
     #[inline(never)]
     fn narrow_step(
         &self,
-        state: &mut State,
+        state: &mut Bucket,
         now: u64,
         cost: u64,
         take: bool,
@@ -399,7 +399,7 @@ impl Gcra {
     }
 
     #[inline]
-    fn passage_in<P: Parts>(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+    fn passage_in<P: Parts>(&self, state: &mut Bucket, now: u64, cost: u64) -> Passage {
         let left: P = self.settle(state, now);
         self.add(left, cost).err().unwrap_or(Passage::Open)
     }
@@ -407,7 +407,7 @@ impl Gcra {
     #[inline]
     fn step_in<P: Parts>(
         &self,
-        state: &mut State,
+        state: &mut Bucket,
         now: u64,
         cost: u64,
         take: bool,
@@ -433,9 +433,9 @@ impl Gcra {
 }
 
 impl Decider for Gcra {
-    type State = State;
+    type State = Bucket;
 
-    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut Bucket, now: u64, cost: u64) -> Passage {
         match self.width_for(state) {
             Width::Micros => self.passage_in::<Micros>(state, now, cost),
             Width::Narrow => self.passage_in::<u64>(state, now, cost),
@@ -444,7 +444,7 @@ impl Decider for Gcra {
         }
     }
 
-    fn take(&self, state: &mut State, now: u64, cost: u64) {
+    fn take(&self, state: &mut Bucket, now: u64, cost: u64) {
         let left: u128 = self.left(state, now);
         let mut store = self.store(state, now, left);
         // The ceiling is at once that of this quota alone, whatever another quota left.
@@ -454,7 +454,7 @@ impl Decider for Gcra {
         self.keep(state, now, after, store.as_ref());
     }
 
-    fn give_back(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
+    fn give_back(&self, state: &mut Bucket, now: u64, at: u64, full_at: Point, cost: u64) {
         // A charge from the future: the clock stepped back, and no credit is certain.
         if at > now || self.waits() && self.leave_queue(state, now, full_at, cost) {
             return;
@@ -486,7 +486,7 @@ impl Decider for Gcra {
         self.keep(state, now, before - back, store.as_ref());
     }
 
-    fn budget(&self, state: &State, now: u64) -> Budget {
+    fn budget(&self, state: &Bucket, now: u64) -> Budget {
         if self.waits() {
             return self.waiting_budget(state, now);
         }
@@ -495,7 +495,13 @@ impl Decider for Gcra {
     }
 
     /// Passage, charge and budget share their figures, so they are worked out once.
-    fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
+    fn step(
+        &self,
+        state: &mut Bucket,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
         match self.width_for(state) {
             Width::Micros => self.step_in::<Micros>(state, now, cost, take),
             Width::Narrow => self.narrow_step(state, now, cost, take),
@@ -506,7 +512,7 @@ impl Decider for Gcra {
     }
 }
 
-impl State {
+impl Bucket {
     #[inline]
     fn full_at(&self) -> Point {
         Point {
@@ -617,7 +623,7 @@ mod tests {
     }
 
     /// The drain that a state tells: the power of two, and the thirty-seconds.
-    fn told(state: &State) -> (u8, u8) {
+    fn told(state: &Bucket) -> (u8, u8) {
         (state.reach().exponent(), state.reach().thirty_seconds())
     }
 
@@ -627,7 +633,7 @@ mod tests {
         let (long, short) = (rule(12, 8), rule(10, 4));
 
         // Up to a full budget, a state tells the power of two alone.
-        let mut state = State::default();
+        let mut state = Bucket::default();
         assert!(matches!(
             long.step(&mut state, NOW, 8, true).0,
             Passage::Open
@@ -647,11 +653,11 @@ mod tests {
         assert_eq!((state.full_at().us, told(&state)), (NOW + 128, (6, 16)));
 
         // A debt on an empty budget is that of the quota that made it, up to its last part.
-        let mut state = State::default();
+        let mut state = Bucket::default();
         long.take(&mut state, NOW, 3);
         short.take(&mut state, NOW, 1);
         assert_eq!((state.full_at().us, told(&state)), (NOW + 46, (5, 8)));
-        let mut state = State::default();
+        let mut state = Bucket::default();
         short.take(&mut state, NOW, 4);
         assert_eq!((state.full_at().us, told(&state)), (NOW + 40, (5, 0)));
         short.take(&mut state, NOW, 1);
@@ -663,7 +669,7 @@ mod tests {
         let (long, short) = (rule(12, 8), rule(10, 4));
 
         // The ceiling is at once the own one, whatever was owed before.
-        let mut state = State::default();
+        let mut state = Bucket::default();
         short.take(&mut state, NOW, 1_000);
         assert_eq!(state.full_at().us, NOW + 320);
         long.take(&mut state, NOW, 1_000);
@@ -680,7 +686,7 @@ mod tests {
             assert!(matches!(passage, Passage::Closed(_)));
             assert_eq!(state.full_at().us, earlier + back_us);
         }
-        let mut state = State::default();
+        let mut state = Bucket::default();
         state.put(
             Point {
                 us: NOW + 5_000,
@@ -698,7 +704,7 @@ mod tests {
         // given three sevenths of a microsecond
         let seventh = Gcra::new(7, 10, 7).expect("a quota");
         let ninth = Gcra::new(9, 10, 9).expect("a quota");
-        let mut state = State::default();
+        let mut state = Bucket::default();
         state.put(Point { us: NOW, rest: 3 }, seventh.mark, seventh.coarse);
 
         // then
@@ -722,7 +728,7 @@ mod tests {
         for is_debit in [false, true] {
             for (later_us, is_kept) in [(29, true), (30, false), (31, false)] {
                 // given a charge of 30 µs that was given back
-                let mut state = State::default();
+                let mut state = Bucket::default();
                 rule.take(&mut state, NOW, 3);
                 let full_at = state.full_at();
                 rule.give_back(&mut state, NOW, NOW, full_at, 3);
@@ -755,7 +761,7 @@ mod tests {
             // By a clock that is behind the charge nothing comes back.
             (3, NOW, NOW - 1, 31),
         ] {
-            let mut state = State::default();
+            let mut state = Bucket::default();
             rule.take(&mut state, charged_at, 3);
             let full_at = state.full_at();
             rule.give_back(&mut state, now, charged_at, full_at, cost);
@@ -776,7 +782,7 @@ mod tests {
             (sevenths, NOW + 4, NOW + 1, 3, NOW + 8),
         ] {
             // given two charges, the first of which is to be given back in part
-            let mut state = State::default();
+            let mut state = Bucket::default();
             rule.take(&mut state, NOW, 3);
             let place = state.full_at();
             assert_eq!(place.us, full_at);
@@ -820,7 +826,7 @@ mod tests {
             let Ok(rule) = rule else { return Ok(()) };
             let now = 1_700_000_000_000_000;
             let ahead_us = if near { ahead_us % (2 * period_us) } else { ahead_us };
-            let mut quick = State::default();
+            let mut quick = Bucket::default();
             let point = Point { us: now + ahead_us, rest };
             quick.put(point, of.unwrap_or(rule.mark), Reach::new(exponent, parts));
             let (mut asked, mut wide) = (quick.clone(), quick.clone());

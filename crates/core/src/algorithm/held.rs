@@ -20,16 +20,16 @@ pub(crate) struct Held {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct HeldPlaces {
     held: u64,
     /// The time at which the first of the held units was taken.
     generation: u64,
 }
 
 impl Decider for Held {
-    type State = State;
+    type State = HeldPlaces;
 
-    fn passage(&self, state: &mut State, _now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut HeldPlaces, _now: u64, cost: u64) -> Passage {
         if cost > self.limit {
             Passage::NEVER
         } else if cost == 0 || state.held + cost <= self.limit {
@@ -39,7 +39,7 @@ impl Decider for Held {
         }
     }
 
-    fn take(&self, state: &mut State, now: u64, cost: u64) {
+    fn take(&self, state: &mut HeldPlaces, now: u64, cost: u64) {
         if state.held == 0 {
             state.generation = now;
         }
@@ -47,15 +47,15 @@ impl Decider for Held {
     }
 
     /// Does nothing: a debit has no receipt, so what it took would be held for ever.
-    fn debit(&self, _state: &mut State, _now: u64, _cost: u64) {}
+    fn debit(&self, _state: &mut HeldPlaces, _now: u64, _cost: u64) {}
 
-    fn give_back(&self, state: &mut State, _now: u64, _at: u64, full_at: Point, cost: u64) {
+    fn give_back(&self, state: &mut HeldPlaces, _now: u64, _at: u64, full_at: Point, cost: u64) {
         if full_at.us == state.generation {
             state.held = state.held.saturating_sub(cost);
         }
     }
 
-    fn budget(&self, state: &State, _now: u64) -> Budget {
+    fn budget(&self, state: &HeldPlaces, _now: u64) -> Budget {
         Budget {
             remaining: self.limit.saturating_sub(state.held),
             reset_after_us: 0,
@@ -63,7 +63,7 @@ impl Decider for Held {
     }
 
     /// The generation.
-    fn full_at(&self, state: &State) -> Point {
+    fn full_at(&self, state: &HeldPlaces) -> Point {
         Point {
             us: state.generation,
             rest: 0,
@@ -71,7 +71,7 @@ impl Decider for Held {
     }
 }
 
-impl State {
+impl HeldPlaces {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot::Held {
             held: self.held,
@@ -103,14 +103,14 @@ mod tests {
         wait_us: 0,
     };
 
-    fn taken(state: &mut State, now: u64, cost: u64) -> Option<Point> {
+    fn taken(state: &mut HeldPlaces, now: u64, cost: u64) -> Option<Point> {
         let (passage, full_at, _) = RULE.step(state, now, cost, true);
         (passage == Passage::Open).then_some(full_at)
     }
 
     #[test]
     fn what_is_held_is_held_however_much_time_passes() {
-        let mut state = State::default();
+        let mut state = HeldPlaces::default();
         let first = taken(&mut state, 5, 1).unwrap();
         let second = taken(&mut state, 7, 2).unwrap();
         assert_eq!(state.meaningless_at(), u64::MAX);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_weight_above_the_limit_never_passes_and_one_of_nothing_always_does() {
-        let mut state = State::default();
+        let mut state = HeldPlaces::default();
         taken(&mut state, 1, 3).unwrap();
         assert_eq!(RULE.passage(&mut state, 1, 4), Passage::NEVER);
         assert_eq!(RULE.passage(&mut state, 1, 0), Passage::Open);
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn a_receipt_from_before_a_reset_gives_nothing_back_that_a_later_charge_holds() {
-        let mut state = State::default();
+        let mut state = HeldPlaces::default();
         let before = taken(&mut state, 1, 1).unwrap();
-        state = State::default();
+        state = HeldPlaces::default();
         taken(&mut state, 2, 1).unwrap();
         RULE.give_back(&mut state, 3, 1, before, 1);
         assert_eq!(RULE.budget(&state, 3).remaining, 2);
@@ -146,7 +146,7 @@ mod tests {
     /// The clock may step back between two charges: the generation is compared for equality alone.
     #[test]
     fn a_clock_that_steps_loses_no_unit() {
-        let mut state = State::default();
+        let mut state = HeldPlaces::default();
         let first = taken(&mut state, 1_000, 1).unwrap();
         let second = taken(&mut state, 10, 1).unwrap();
         RULE.give_back(&mut state, 5, 10, second, 1);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_debit_holds_nothing() {
-        let mut state = State::default();
+        let mut state = HeldPlaces::default();
         RULE.debit(&mut state, 1, 2);
         assert_eq!(RULE.budget(&state, 1).remaining, 3);
     }

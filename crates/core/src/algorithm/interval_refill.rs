@@ -22,7 +22,7 @@ pub(crate) struct IntervalRefill {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct OwedRefills {
     window: PackedInteger<7>,
     /// The whole refills that are owed beside the part.
     ahead: PackedInteger<6>,
@@ -181,19 +181,19 @@ impl Figures {
 }
 
 impl Decider for IntervalRefill {
-    type State = State;
+    type State = OwedRefills;
 
-    fn advance(&self, state: &mut State, now: u64) {
+    fn advance(&self, state: &mut OwedRefills, now: u64) {
         let mut account = state.account();
         self.figures().advance(&mut account, now);
         *state = account.packed();
     }
 
-    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut OwedRefills, now: u64, cost: u64) -> Passage {
         self.figures().passage(&state.account(), now, cost)
     }
 
-    fn take(&self, state: &mut State, _now: u64, cost: u64) {
+    fn take(&self, state: &mut OwedRefills, _now: u64, cost: u64) {
         let mut account = state.account();
         self.figures().take(&mut account, cost);
         *state = account.packed();
@@ -201,7 +201,7 @@ impl Decider for IntervalRefill {
 
     /// Gives back the units as refills of the quota that charged them, rounded up, even if the state's last quota had another
     /// limit.
-    fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+    fn give_back(&self, state: &mut OwedRefills, now: u64, at: u64, _full_at: Point, cost: u64) {
         let (figures, mut account) = (self.figures(), state.account());
         if at > now || figures.window(at) != account.window {
             return;
@@ -219,11 +219,17 @@ impl Decider for IntervalRefill {
         *state = account.packed();
     }
 
-    fn budget(&self, state: &State, now: u64) -> Budget {
+    fn budget(&self, state: &OwedRefills, now: u64) -> Budget {
         self.figures().budget(&state.account(), now)
     }
 
-    fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
+    fn step(
+        &self,
+        state: &mut OwedRefills,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
         let (figures, mut account) = (self.figures(), state.account());
         figures.advance(&mut account, now);
         let passage = figures.passage(&account, now, cost);
@@ -239,8 +245,8 @@ impl Decider for IntervalRefill {
 impl Account {
     /// No refills and no part of a quota are larger, and no time has a larger window.
     #[inline]
-    fn packed(self) -> State {
-        State {
+    fn packed(self) -> OwedRefills {
+        OwedRefills {
             window: PackedInteger::fitting(self.window),
             ahead: PackedInteger::fitting(self.ahead),
             count: PackedInteger::fitting(self.count),
@@ -248,7 +254,7 @@ impl Account {
     }
 }
 
-impl State {
+impl OwedRefills {
     #[inline]
     fn account(&self) -> Account {
         Account {

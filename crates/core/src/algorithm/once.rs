@@ -14,7 +14,7 @@ pub(crate) struct OnceRule {
 
 /// All zeros, if nothing is remembered.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct SeenId {
     since: PackedInteger<7>,
     until: PackedInteger<7>,
     /// The replays so far.
@@ -23,33 +23,33 @@ pub(super) struct State {
 
 impl OnceRule {
     /// Says whether a request with the id is a replay of its first admission.
-    pub(super) fn is_replay(&self, state: &mut State, now: u64) -> bool {
+    pub(super) fn is_replay(&self, state: &mut SeenId, now: u64) -> bool {
         self.advance(state, now);
         state.until.get() > 0 && state.used < self.replays
     }
 }
 
 impl Decider for OnceRule {
-    type State = State;
+    type State = SeenId;
 
     /// A clock that stepped back to before the first admission begins the id's life anew, so that it is no longer than it was.
-    fn advance(&self, state: &mut State, now: u64) {
+    fn advance(&self, state: &mut SeenId, now: u64) {
         let (since, until) = (state.since.get(), state.until.get());
         if now >= until {
-            *state = State::default();
+            *state = SeenId::default();
         } else if now < since {
             state.since = now.into();
             state.until = (now + (until - since)).into();
         }
     }
 
-    fn passage(&self, _state: &mut State, _now: u64, _cost: u64) -> Passage {
+    fn passage(&self, _state: &mut SeenId, _now: u64, _cost: u64) -> Passage {
         Passage::Open
     }
 
     /// Remembers an admission.
-    fn take(&self, state: &mut State, now: u64, _cost: u64) {
-        *state = State {
+    fn take(&self, state: &mut SeenId, now: u64, _cost: u64) {
+        *state = SeenId {
             since: now.into(),
             until: (now + self.life_us.get()).into(),
             used: 0,
@@ -57,17 +57,17 @@ impl Decider for OnceRule {
     }
 
     /// Does nothing: no id is charged after the fact.
-    fn debit(&self, _state: &mut State, _now: u64, _cost: u64) {}
+    fn debit(&self, _state: &mut SeenId, _now: u64, _cost: u64) {}
 
     /// Forgets the admission, unless a later one is remembered by now.
-    fn give_back(&self, state: &mut State, _now: u64, at: u64, _full_at: Point, cost: u64) {
+    fn give_back(&self, state: &mut SeenId, _now: u64, at: u64, _full_at: Point, cost: u64) {
         if cost > 0 && at >= state.since.get() {
-            *state = State::default();
+            *state = SeenId::default();
         }
     }
 
     /// The replays that are left, and the time after which the id is forgotten.
-    fn budget(&self, state: &State, now: u64) -> Budget {
+    fn budget(&self, state: &SeenId, now: u64) -> Budget {
         Budget {
             remaining: u64::from(self.replays.saturating_sub(state.used)),
             reset_after_us: state.until.get().saturating_sub(now),
@@ -75,7 +75,7 @@ impl Decider for OnceRule {
     }
 }
 
-impl State {
+impl SeenId {
     pub(super) fn count_replay(&mut self) {
         self.used = self.used.saturating_add(1);
     }
@@ -110,8 +110,8 @@ mod tests {
         replays: 2,
     };
 
-    fn admitted(at: u64) -> State {
-        let mut state = State::default();
+    fn admitted(at: u64) -> SeenId {
+        let mut state = SeenId::default();
         RULE.take(&mut state, at, 1);
         state
     }
@@ -151,6 +151,6 @@ mod tests {
         state.count_replay();
         let told = state.snapshot();
 
-        assert_eq!(State::restore(1_000, 1_100, 1).snapshot(), told);
+        assert_eq!(SeenId::restore(1_000, 1_100, 1).snapshot(), told);
     }
 }

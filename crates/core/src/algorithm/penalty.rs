@@ -40,7 +40,7 @@ pub(crate) enum Onset {
 
 /// A key without strikes allocates nothing, and most keys have none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State(Option<Box<Record>>);
+pub(super) struct StrikeRecord(Option<Box<Record>>);
 
 #[derive(Clone, Debug, Default)]
 struct Record {
@@ -97,12 +97,12 @@ impl Penalty {
     }
 
     /// Counts a denial of the charges that this ban guards, unless it is in force.
-    pub(super) fn strike_once(&self, state: &mut State, now: u64) {
+    pub(super) fn strike_once(&self, state: &mut StrikeRecord, now: u64) {
         self.step(state, now, 1, true);
     }
 
     /// Begins a ban in force anew, if knocks extend it.
-    fn knock(&self, state: &mut State, now: u64) {
+    fn knock(&self, state: &mut StrikeRecord, now: u64) {
         if let Some(record) = &mut state.0
             && self.onset == Onset::Extended
         {
@@ -114,9 +114,9 @@ impl Penalty {
 }
 
 impl Decider for Penalty {
-    type State = State;
+    type State = StrikeRecord;
 
-    fn advance(&self, state: &mut State, now: u64) {
+    fn advance(&self, state: &mut StrikeRecord, now: u64) {
         let Some(record) = &mut state.0 else { return };
         if now < record.since {
             // The clock stepped back.
@@ -129,7 +129,7 @@ impl Decider for Penalty {
     }
 
     /// Asks if the identity is free, whatever the cost: a cost of 0 asks, and a cost adds as many strikes.
-    fn passage(&self, state: &mut State, now: u64, _cost: u64) -> Passage {
+    fn passage(&self, state: &mut StrikeRecord, now: u64, _cost: u64) -> Passage {
         match &state.0 {
             Some(record) if now < record.until && self.onset != Onset::Imposed => {
                 Passage::after(record.until - now)
@@ -138,7 +138,7 @@ impl Decider for Penalty {
         }
     }
 
-    fn take(&self, state: &mut State, now: u64, cost: u64) {
+    fn take(&self, state: &mut StrikeRecord, now: u64, cost: u64) {
         let record = state.0.get_or_insert_default();
         if self.onset == Onset::Imposed {
             if now + self.lasting.us() > record.until {
@@ -153,7 +153,13 @@ impl Decider for Penalty {
     }
 
     /// A ban in force hears the knock.
-    fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> (Passage, Point, Budget) {
+    fn step(
+        &self,
+        state: &mut StrikeRecord,
+        now: u64,
+        cost: u64,
+        take: bool,
+    ) -> (Passage, Point, Budget) {
         self.advance(state, now);
         let mut passage = self.passage(state, now, cost);
         if take && passage != Passage::Open {
@@ -165,15 +171,23 @@ impl Decider for Penalty {
         (passage, Point::ZERO, self.budget(state, now))
     }
 
-    fn debit(&self, state: &mut State, now: u64, cost: u64) {
+    fn debit(&self, state: &mut StrikeRecord, now: u64, cost: u64) {
         self.step(state, now, cost, true);
     }
 
     /// Does nothing: no strike is taken back.
-    fn give_back(&self, _state: &mut State, _now: u64, _at: u64, _full_at: Point, _cost: u64) {}
+    fn give_back(
+        &self,
+        _state: &mut StrikeRecord,
+        _now: u64,
+        _at: u64,
+        _full_at: Point,
+        _cost: u64,
+    ) {
+    }
 
     /// The strikes that are left, and the time after which none counts.
-    fn budget(&self, state: &State, now: u64) -> Budget {
+    fn budget(&self, state: &StrikeRecord, now: u64) -> Budget {
         let most = u64::from(self.strikes);
         let Some(record) = &state.0 else {
             return Budget {
@@ -208,7 +222,7 @@ impl Record {
     }
 }
 
-impl State {
+impl StrikeRecord {
     /// The time for which the next question would be told to wait.
     pub(super) fn banned_for(&self, now: u64) -> Option<Duration> {
         let record = self.0.as_deref().filter(|record| now < record.until)?;
@@ -268,12 +282,12 @@ mod tests {
         forgiven: Span::of_us(1_440 * MINUTE),
     };
 
-    fn is_banned(rule: &Penalty, state: &mut State, now: u64) -> bool {
+    fn is_banned(rule: &Penalty, state: &mut StrikeRecord, now: u64) -> bool {
         rule.advance(state, now);
         rule.passage(state, now, 0) != Passage::Open
     }
 
-    fn banned_at(rule: &Penalty, state: &mut State, now: u64) -> u64 {
+    fn banned_at(rule: &Penalty, state: &mut StrikeRecord, now: u64) -> u64 {
         for _ in 0..rule.strikes {
             rule.strike_once(state, now);
         }
@@ -285,7 +299,7 @@ mod tests {
 
     #[test]
     fn strikes_count_for_their_time_and_the_last_one_bans() {
-        let mut state = State::default();
+        let mut state = StrikeRecord::default();
         RULE.strike_once(&mut state, NOW);
         RULE.strike_once(&mut state, NOW + MINUTE);
         // The first is just too old.
@@ -301,7 +315,7 @@ mod tests {
 
     #[test]
     fn each_ban_lasts_twice_as_long_up_to_the_longest_and_a_quiet_spell_takes_one_doubling_back() {
-        let (mut state, mut now) = (State::default(), NOW);
+        let (mut state, mut now) = (StrikeRecord::default(), NOW);
         for minutes in [15, 30, 60, 120, 120] {
             let length = banned_at(&RULE, &mut state, now);
             assert_eq!(length, minutes * MINUTE);
@@ -324,7 +338,7 @@ mod tests {
     fn a_ban_does_not_feed_itself_unless_it_is_to() {
         for (onset, ends) in [(Onset::Struck, 15), (Onset::Extended, 29)] {
             let rule = Penalty { onset, ..RULE };
-            let mut state = State::default();
+            let mut state = StrikeRecord::default();
             banned_at(&rule, &mut state, NOW);
             for minute in 1..15 {
                 rule.step(&mut state, NOW + minute * MINUTE, 0, false);
@@ -346,7 +360,7 @@ mod tests {
     }
 
     /// The state as it is read back, once it was written down.
-    fn read_back(state: &State) -> State {
+    fn read_back(state: &StrikeRecord) -> StrikeRecord {
         match state.snapshot() {
             Snapshot::Ban {
                 since_us,
@@ -354,15 +368,15 @@ mod tests {
                 level,
                 strikes_us,
                 kept_until_us,
-            } => State::restore(since_us, until_us, level, strikes_us, kept_until_us),
+            } => StrikeRecord::restore(since_us, until_us, level, strikes_us, kept_until_us),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn a_state_that_was_written_down_is_read_back_as_it_was() {
-        let after = |act: fn(&mut State)| {
-            let mut state = State::default();
+        let after = |act: fn(&mut StrikeRecord)| {
+            let mut state = StrikeRecord::default();
             act(&mut state);
             state
         };
@@ -412,7 +426,7 @@ mod tests {
             (0, 0, 1, vec![], 7, true),
             (3, 4, 0, vec![], 7, true),
         ] {
-            let state = State::restore(since, until, level, strikes.clone(), kept_until);
+            let state = StrikeRecord::restore(since, until, level, strikes.clone(), kept_until);
             let expected = Snapshot::Ban {
                 since_us: if is_kept { since } else { 0 },
                 until_us: until,
@@ -428,7 +442,7 @@ mod tests {
     #[test]
     fn an_operators_ban_forgives_no_doubling_and_takes_back_no_quiet_spell() {
         let after_two = || {
-            let mut state = State::default();
+            let mut state = StrikeRecord::default();
             for _ in 0..2 {
                 banned_at(&RULE, &mut state, NOW);
                 state.0.as_mut().unwrap().until = NOW;
@@ -450,7 +464,7 @@ mod tests {
 
     #[test]
     fn an_operator_bans_at_once_and_shortens_no_ban() {
-        let mut state = State::default();
+        let mut state = StrikeRecord::default();
         imposed(60).step(&mut state, NOW, 1, true);
         imposed(5).step(&mut state, NOW, 1, true);
         assert!(is_banned(&RULE, &mut state, NOW + 60 * MINUTE - 1));
@@ -463,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_debit_is_as_many_strikes_and_a_ban_in_force_hears_none() {
-        let mut state = State::default();
+        let mut state = StrikeRecord::default();
         RULE.debit(&mut state, NOW, 1);
         assert_eq!(RULE.budget(&state, NOW).remaining, 2);
         RULE.debit(&mut state, NOW, 2);
@@ -478,7 +492,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_steps_back_lengthens_a_ban_by_its_own_length_and_no_more() {
-        let mut state = State::default();
+        let mut state = StrikeRecord::default();
         banned_at(&RULE, &mut state, NOW);
         let now = NOW - 900 * MINUTE;
         assert!(is_banned(&RULE, &mut state, now));
@@ -488,7 +502,7 @@ mod tests {
 
     #[test]
     fn strikes_ahead_of_a_clock_that_stepped_back_count_as_made_now() {
-        let mut state = State::default();
+        let mut state = StrikeRecord::default();
         RULE.strike_once(&mut state, NOW);
         RULE.strike_once(&mut state, NOW);
         let now = NOW / 2;
@@ -500,7 +514,7 @@ mod tests {
 
     #[test]
     fn a_state_without_strikes_allocates_nothing_and_means_nothing() {
-        let mut state = State::default();
+        let mut state = StrikeRecord::default();
         assert!(!is_banned(&RULE, &mut state, NOW));
         RULE.step(&mut state, NOW, 0, true);
         assert!(state.0.is_none());

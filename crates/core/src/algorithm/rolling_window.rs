@@ -12,7 +12,7 @@ pub(crate) struct RollingWindow {
 /// The counts, each at its bucket's number modulo their number; behind them the number of the newest bucket. They take one
 /// allocation, and two words in the state.
 #[derive(Clone, Debug)]
-pub(super) struct State(Box<[u64]>);
+pub(super) struct BucketCounts(Box<[u64]>);
 
 impl RollingWindow {
     /// The period must be a multiple of the number of buckets.
@@ -33,12 +33,12 @@ impl RollingWindow {
     }
 
     /// The time until the bucket that is `age` older than the newest one stops counting.
-    fn expires_after(&self, state: &State, now: u64, age: u64) -> u64 {
+    fn expires_after(&self, state: &BucketCounts, now: u64, age: u64) -> u64 {
         (state.newest() - age + u64::from(self.buckets)) * self.bucket_us - now
     }
 }
 
-impl State {
+impl BucketCounts {
     /// An empty window.
     pub(super) fn of(buckets: u32) -> Self {
         Self(vec![0; buckets as usize + 1].into())
@@ -117,9 +117,9 @@ impl State {
 }
 
 impl Decider for RollingWindow {
-    type State = State;
+    type State = BucketCounts;
 
-    fn advance(&self, state: &mut State, now: u64) {
+    fn advance(&self, state: &mut BucketCounts, now: u64) {
         let (bucket, newest) = (self.bucket(now), state.newest());
         if newest < bucket {
             let expired = (bucket - newest).min(state.buckets());
@@ -139,7 +139,7 @@ impl Decider for RollingWindow {
         }
     }
 
-    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut BucketCounts, now: u64, cost: u64) -> Passage {
         if cost == 0 {
             return Passage::Open;
         }
@@ -162,12 +162,12 @@ impl Decider for RollingWindow {
         Passage::after(self.expires_after(state, now, oldest_left))
     }
 
-    fn take(&self, state: &mut State, _now: u64, cost: u64) {
+    fn take(&self, state: &mut BucketCounts, _now: u64, cost: u64) {
         let sum = state.sum();
         *state.count_mut(state.newest()) += count_up(sum, cost, self.limit) - sum;
     }
 
-    fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+    fn give_back(&self, state: &mut BucketCounts, now: u64, at: u64, _full_at: Point, cost: u64) {
         let charged = self.bucket(at);
         if at <= now && charged + state.buckets() > state.newest() {
             let count = state.count_mut(charged);
@@ -175,7 +175,7 @@ impl Decider for RollingWindow {
         }
     }
 
-    fn budget(&self, state: &State, now: u64) -> Budget {
+    fn budget(&self, state: &BucketCounts, now: u64) -> Budget {
         Budget {
             remaining: self.limit.saturating_sub(state.sum()),
             reset_after_us: state

@@ -21,7 +21,7 @@ pub(crate) struct SlidingLog {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State(Box<Log>);
+pub(super) struct ChargeLog(Box<Log>);
 
 #[derive(Clone, Debug, Default)]
 struct Log {
@@ -56,9 +56,9 @@ impl SlidingLog {
 }
 
 impl Decider for SlidingLog {
-    type State = State;
+    type State = ChargeLog;
 
-    fn advance(&self, State(log): &mut State, now: u64) {
+    fn advance(&self, ChargeLog(log): &mut ChargeLog, now: u64) {
         let is_far_behind = |newest: &Entry| newest.at >= now + self.period_us;
         if !log.entries.back().is_some_and(is_far_behind) {
             return;
@@ -74,7 +74,7 @@ impl Decider for SlidingLog {
         log.push(now, ahead);
     }
 
-    fn passage(&self, State(log): &mut State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, ChargeLog(log): &mut ChargeLog, now: u64, cost: u64) -> Passage {
         if cost == 0 {
             return Passage::Open;
         }
@@ -97,7 +97,7 @@ impl Decider for SlidingLog {
         Passage::after(self.expires_after(now, freed_by))
     }
 
-    fn take(&self, State(log): &mut State, now: u64, cost: u64) {
+    fn take(&self, ChargeLog(log): &mut ChargeLog, now: u64, cost: u64) {
         let (expired, sum) = self.live(log, now);
         let added = count_up(sum, cost, self.limit) - sum;
         if added > 0 {
@@ -110,7 +110,14 @@ impl Decider for SlidingLog {
         }
     }
 
-    fn give_back(&self, State(log): &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
+    fn give_back(
+        &self,
+        ChargeLog(log): &mut ChargeLog,
+        now: u64,
+        at: u64,
+        full_at: Point,
+        cost: u64,
+    ) {
         // The time of the entry, which is later than that of the charge if the clock was behind.
         let entered_at = full_at.us;
         let index = log.entries.partition_point(|entry| entry.at < entered_at);
@@ -130,14 +137,14 @@ impl Decider for SlidingLog {
     }
 
     /// The time at which the newest charge was entered.
-    fn full_at(&self, State(log): &State) -> Point {
+    fn full_at(&self, ChargeLog(log): &ChargeLog) -> Point {
         Point {
             us: log.entries.back().map_or(0, |newest| newest.at),
             rest: 0,
         }
     }
 
-    fn budget(&self, State(log): &State, now: u64) -> Budget {
+    fn budget(&self, ChargeLog(log): &ChargeLog, now: u64) -> Budget {
         let (expired, sum) = self.live(log, now);
         let newest = log.entries.back().filter(|_| expired < log.entries.len());
         Budget {
@@ -167,7 +174,7 @@ impl Log {
     }
 }
 
-impl State {
+impl ChargeLog {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot::SlidingLog {
             entries: self
@@ -207,7 +214,7 @@ mod tests {
             limit: MAX_LOG_LIMIT,
             period_us: 1_000_000,
         };
-        let mut state = State::default();
+        let mut state = ChargeLog::default();
         for now in 1..=MAX_LOG_LIMIT {
             assert_eq!(rule.step(&mut state, now, 1, true).0, Passage::Open);
         }
@@ -219,7 +226,7 @@ mod tests {
         }
 
         // then the debt is there, all of it for a period after the last, and each charge can still be given back
-        let State(log) = &mut state;
+        let ChargeLog(log) = &mut state;
         assert_eq!((log.sum, log.entries.len()), (last, MAX_ENTRIES + 1));
         assert_eq!(log.entries.back().map(|entry| entry.at), Some(last));
         for at in 1..=MAX_LOG_LIMIT {
@@ -237,7 +244,7 @@ mod tests {
         };
         for (later_us, left, given_back) in [(99, 2, true), (100, 5, false), (101, 5, false)] {
             // given
-            let mut state = State::default();
+            let mut state = ChargeLog::default();
             rule.step(&mut state, 1_000, 3, true);
             let now = 1_000 + later_us;
 
@@ -258,7 +265,7 @@ mod tests {
             }
         }
         // Nothing comes back by a clock that is behind the charge, or in place of another charge.
-        let mut state = State::default();
+        let mut state = ChargeLog::default();
         rule.step(&mut state, 1_000, 3, true);
         for (now, at, entered) in [
             (999, 1_000, 1_000),
@@ -286,7 +293,7 @@ mod tests {
             (899, vec![(899, 6)]),
             (800, vec![(800, 6)]),
         ] {
-            let mut state = State::restore(vec![(900, 1), (950, 2), (1_000, 3)]);
+            let mut state = ChargeLog::restore(vec![(900, 1), (950, 2), (1_000, 3)]);
             rule.advance(&mut state, now);
             let moved = state.0.entries.iter().map(|entry| (entry.at, entry.count));
             assert_eq!(moved.collect::<Vec<_>>(), entries);

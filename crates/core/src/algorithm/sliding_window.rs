@@ -13,7 +13,7 @@ pub(crate) struct SlidingWindow {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(super) struct WindowPair {
     window: PackedInteger<7>,
     previous: PackedInteger<6>,
     current: PackedInteger<6>,
@@ -25,7 +25,7 @@ impl SlidingWindow {
     }
 
     /// The time, or the start of the state's window if the clock stepped back to before it.
-    fn shown(&self, state: &State, now: u64) -> u64 {
+    fn shown(&self, state: &WindowPair, now: u64) -> u64 {
         now.max(state.window.get() * self.period_us)
     }
 
@@ -43,9 +43,9 @@ impl SlidingWindow {
 }
 
 impl Decider for SlidingWindow {
-    type State = State;
+    type State = WindowPair;
 
-    fn advance(&self, state: &mut State, now: u64) {
+    fn advance(&self, state: &mut WindowPair, now: u64) {
         let window = self.window(now);
         if state.window.get() < window {
             state.previous = if state.window.get() + 1 == window {
@@ -66,7 +66,7 @@ impl Decider for SlidingWindow {
         }
     }
 
-    fn passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+    fn passage(&self, state: &mut WindowPair, now: u64, cost: u64) -> Passage {
         if cost == 0 {
             return Passage::Open;
         }
@@ -89,11 +89,11 @@ impl Decider for SlidingWindow {
         Passage::after(ahead + left + self.period_us - most_left)
     }
 
-    fn take(&self, state: &mut State, _now: u64, cost: u64) {
+    fn take(&self, state: &mut WindowPair, _now: u64, cost: u64) {
         state.current = count_up(state.current.get(), cost, self.limit).into();
     }
 
-    fn give_back(&self, state: &mut State, now: u64, at: u64, _full_at: Point, cost: u64) {
+    fn give_back(&self, state: &mut WindowPair, now: u64, at: u64, _full_at: Point, cost: u64) {
         if at > now {
             return;
         }
@@ -105,7 +105,7 @@ impl Decider for SlidingWindow {
         }
     }
 
-    fn budget(&self, state: &State, now: u64) -> Budget {
+    fn budget(&self, state: &WindowPair, now: u64) -> Budget {
         let (previous, current) = (state.previous.get(), state.current.get());
         let shown = self.shown(state, now);
         let (left, ahead) = (self.left(shown), shown - now);
@@ -123,7 +123,7 @@ impl Decider for SlidingWindow {
     }
 }
 
-impl State {
+impl WindowPair {
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot::SlidingWindow {
             window: self.window.get(),

@@ -19,7 +19,7 @@
 use std::cmp;
 
 use super::queue::Gap;
-use super::{Gcra, Point, State};
+use super::{Bucket, Gcra, Point};
 use crate::algorithm::{Budget, Passage};
 
 /// A stretch in which a charge can drain, in parts ahead of now.
@@ -33,7 +33,7 @@ struct Stretch {
 
 impl Gcra {
     /// Asks if a cost passes now or may wait.
-    pub(super) fn waiting_passage(&self, state: &mut State, now: u64, cost: u64) -> Passage {
+    pub(super) fn waiting_passage(&self, state: &mut Bucket, now: u64, cost: u64) -> Passage {
         let left = self.settle(state, now);
         match self.stretch(state, now, left, cost) {
             Ok(stretch) => self.passage_after(stretch.wait),
@@ -44,7 +44,7 @@ impl Gcra {
     /// Takes a step as every quota does, with the choice to wait.
     pub(super) fn waiting_step(
         &self,
-        state: &mut State,
+        state: &mut Bucket,
         now: u64,
         cost: u64,
         take: bool,
@@ -65,7 +65,7 @@ impl Gcra {
     }
 
     /// The budget with the gaps that a charge could use now.
-    pub(super) fn waiting_budget(&self, state: &State, now: u64) -> Budget {
+    pub(super) fn waiting_budget(&self, state: &Bucket, now: u64) -> Budget {
         let left: u128 = self.left(state, now);
         let full = self.drain::<u128>(self.burst);
         let gaps = self.gaps(state).iter().map(|gap| {
@@ -80,7 +80,7 @@ impl Gcra {
     /// has happened.
     pub(super) fn leave_queue(
         &self,
-        state: &mut State,
+        state: &mut Bucket,
         now: u64,
         full_at: Point,
         cost: u64,
@@ -126,7 +126,7 @@ impl Gcra {
     }
 
     /// The first stretch into which `cost` fits: now at the end of the queue, in a gap, or later at the end of the queue.
-    fn stretch(&self, state: &State, now: u64, left: u128, cost: u64) -> Result<Stretch, Passage> {
+    fn stretch(&self, state: &Bucket, now: u64, left: u128, cost: u64) -> Result<Stretch, Passage> {
         let (length, full) = (self.drain::<u128>(cost), self.drain::<u128>(self.burst));
         if cost > self.burst {
             return Err(Passage::NEVER);
@@ -155,7 +155,7 @@ impl Gcra {
         Ok(found)
     }
 
-    fn reserve(&self, state: &mut State, now: u64, left: u128, stretch: &Stretch) {
+    fn reserve(&self, state: &mut Bucket, now: u64, left: u128, stretch: &Stretch) {
         if stretch.wait > 0 {
             let turn_us = now + self.micros_up(stretch.wait);
             state.notes.get_or_insert_default().queue.promise(turn_us);
@@ -179,7 +179,7 @@ impl Gcra {
         us + u64::from(rest > 0)
     }
 
-    fn gaps<'a>(&self, state: &'a State) -> &'a [Gap] {
+    fn gaps<'a>(&self, state: &'a Bucket) -> &'a [Gap] {
         let notes = state.notes.as_ref();
         notes.map_or(&[], |notes| notes.queue.gaps_of(self.mark))
     }

@@ -24,7 +24,7 @@
 
 use std::cmp;
 
-use super::{Gcra, Point, State, Width};
+use super::{Bucket, Gcra, Point, Width};
 use crate::algorithm::{Budget, Passage};
 use crate::{MAX_COLD_FACTOR, MAX_DRAIN, QuotaError};
 
@@ -153,7 +153,7 @@ impl Gcra {
     }
 
     /// The idle time in store, of which `left` is to drain before any comes to it; `None` if the quota never warms up.
-    pub(super) fn store(&self, state: &State, now: u64, left: u128) -> Option<Store> {
+    pub(super) fn store(&self, state: &Bucket, now: u64, left: u128) -> Option<Store> {
         let curve = self.curve()?;
         let cold_at = state
             .notes
@@ -168,7 +168,7 @@ impl Gcra {
     }
 
     /// Leaves this in store, beyond what is left to drain.
-    pub(super) fn keep(&self, state: &mut State, now: u64, left: u128, store: Option<&Store>) {
+    pub(super) fn keep(&self, state: &mut Bucket, now: u64, left: u128, store: Option<&Store>) {
         if let Some(store) = store {
             let missing = store.curve.full - store.ticks;
             let cold_at = self.ticks(self.point(now, left)) + u128::from(missing);
@@ -181,7 +181,7 @@ impl Gcra {
     /// Takes a step as every quota does, at the price of this moment.
     pub(super) fn warming_step(
         &self,
-        state: &mut State,
+        state: &mut Bucket,
         now: u64,
         cost: u64,
         take: bool,
@@ -307,7 +307,7 @@ mod tests {
         // given a cold charge of four units, one of which was given back
         let rule = Gcra::new(1, 1_000, 10).and_then(|rule| rule.warming(10_000, 3));
         let rule = rule.expect("a quota");
-        let mut whole = State::default();
+        let mut whole = Bucket::default();
         rule.take(&mut whole, NOW, 4);
         let full_at = whole.full_at();
         rule.give_back(&mut whole, NOW, NOW, full_at, 1);
