@@ -337,6 +337,59 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_that_takes_years_is_longer_than_any_warm_up() {
+        const HOUR_US: u64 = 3_600_000_000;
+        let warm_up = std::time::Duration::from_micros(HOUR_US);
+        let refused = |period_us, factor| {
+            let rule = Gcra::new(1, period_us, 1).expect("a quota");
+            rule.warming(HOUR_US, factor).err()
+        };
+        let longest = u64::try_from(MAX_DRAIN.as_micros()).expect("a time") / 2;
+
+        // Twice the longest unit is the longest drain. The ticks of the second are 2^64 and a few.
+        for (period_us, factor) in [(longest, 2), ((1 << 44) + 1, 3)] {
+            let too_short = Some(QuotaError::WarmUpTooShort { warm_up });
+            assert_eq!(refused(period_us, factor), too_short);
+        }
+        let too_long = Some(QuotaError::DrainTooLong { burst: 1 });
+        assert_eq!(refused(longest + 1, 2), too_long);
+    }
+
+    #[test]
+    fn a_charge_is_told_by_what_it_spends_and_by_the_steps_and_the_surcharge_of_the_store() {
+        let plain = Gcra::new(1, 1_000, 10).expect("a quota");
+        let rule = plain.warming(10_000, 3).expect("a quota");
+
+        let tick = 1 << BITS;
+        let store = [2, 2_500 * tick, 5_000];
+        assert_eq!(
+            rule.warmth(1),
+            Some([1_000 * tick, store[0], store[1], store[2]])
+        );
+        assert_eq!(
+            rule.warmth(20),
+            Some([10_000 * tick, store[0], store[1], store[2]])
+        );
+        assert_eq!(plain.warmth(1), None);
+    }
+
+    #[test]
+    fn a_charge_of_nothing_keeps_no_store_and_a_third_of_a_microsecond_is_as_many_ticks() {
+        let rule = Gcra::new(3, 1_000, 10).and_then(|rule| rule.warming(10_000, 3));
+        let rule = rule.expect("a quota");
+        let mut state = State::default();
+        let before = state.snapshot();
+
+        rule.warming_step(&mut state, NOW, 0, true);
+
+        assert_eq!(state.snapshot(), before);
+        assert_eq!(
+            rule.ticks(Point { us: 5, rest: 1 }),
+            (5 << BITS) + (1 << BITS) / 3
+        );
+    }
+
+    #[test]
     fn a_store_means_something_until_its_last_tick() {
         let ends = |us, ticks| ColdAt { us, ticks }.rounded_up();
 
