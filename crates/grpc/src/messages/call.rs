@@ -16,16 +16,16 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// A call whose messages are charged.
 #[derive(Clone, Debug)]
-pub(super) struct Call(Arc<CallState>);
+pub(super) struct Call(Arc<CallParts>);
 
 #[derive(Debug)]
-struct CallState {
+struct CallParts {
     config: Arc<Config>,
-    state: Mutex<State>,
+    pending: Mutex<PendingAnswer>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PendingAnswer {
     /// The answer to a call that is over its quota.
     refusal: Option<Response<Bytes>>,
     /// The waker of the task that answers: first the future of the response, then its body.
@@ -34,9 +34,9 @@ struct State {
 
 impl Call {
     pub(super) fn new(config: &Arc<Config>) -> Self {
-        Self(Arc::new(CallState {
+        Self(Arc::new(CallParts {
             config: Arc::clone(config),
-            state: Mutex::default(),
+            pending: Mutex::default(),
         }))
     }
 
@@ -51,10 +51,10 @@ impl Call {
             Excess::Refused(refusal) => (**refusal).clone(),
         };
         let status = refusal_status(refusal.headers());
-        let mut state = self.state();
-        state.refusal.get_or_insert(refusal);
-        if let Some(answering) = state.answering.take() {
-            drop(state);
+        let mut pending = self.pending();
+        pending.refusal.get_or_insert(refusal);
+        if let Some(answering) = pending.answering.take() {
+            drop(pending);
             answering.wake();
         }
         status
@@ -62,14 +62,14 @@ impl Call {
 
     /// The answer, if the call was refused. Otherwise the asking task is woken when it is.
     pub(super) fn refusal(&self, cx: &Context<'_>) -> Option<Response<Bytes>> {
-        let mut state = self.state();
-        if state.refusal.is_none() {
-            match &mut state.answering {
+        let mut pending = self.pending();
+        if pending.refusal.is_none() {
+            match &mut pending.answering {
                 Some(waker) => waker.clone_from(cx.waker()),
                 none => *none = Some(cx.waker().clone()),
             }
         }
-        state.refusal.clone()
+        pending.refusal.clone()
     }
 
     /// The answer as trailers, for a stream that has begun.
@@ -84,7 +84,10 @@ impl Call {
         )
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingAnswer> {
+        self.0
+            .pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -44,13 +44,13 @@ pin_project! {
         S: Service<Request<MessageBody<B>>>,
     {
         #[pin]
-        state: State<S, B>,
+        stage: Stage<S, B>,
     }
 }
 
 pin_project! {
     #[project = Projected]
-    enum State<S, B>
+    enum Stage<S, B>
     where
         S: Service<Request<MessageBody<B>>>,
     {
@@ -100,7 +100,7 @@ where
 {
     pub(super) fn resolving(resolving: PendingCall<S, B>) -> Self {
         Self {
-            state: State::Resolving {
+            stage: Stage::Resolving {
                 resolving: Some(Box::new(resolving)),
             },
         }
@@ -108,13 +108,13 @@ where
 
     pub(super) fn calling(call: S::Future, answering: Option<Box<AnswerPlan>>) -> Self {
         Self {
-            state: State::Calling { call, answering },
+            stage: Stage::Calling { call, answering },
         }
     }
 
     pub(super) fn refused(response: S::Response) -> Self {
         Self {
-            state: State::Refused {
+            stage: Stage::Refused {
                 response: Some(response),
             },
         }
@@ -130,9 +130,9 @@ where
     type Output = Result<Response<MessageBody<R>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let mut stage = self.project().stage;
         loop {
-            match state.as_mut().project() {
+            match stage.as_mut().project() {
                 Projected::Resolving { resolving } => {
                     let planned = match resolving {
                         Some(resolving) => ready!(resolving.poll(cx)),
@@ -149,12 +149,12 @@ where
                         ..
                     } = *resolved;
                     let opened = planned.and_then(|planned| open(&settings, request, planned));
-                    state.set(match opened {
-                        Ok((request, answering)) => State::Calling {
+                    stage.set(match opened {
+                        Ok((request, answering)) => Stage::Calling {
                             call: ready.call(request),
                             answering,
                         },
-                        Err(response) => State::Refused {
+                        Err(response) => Stage::Refused {
                             response: Some(response),
                         },
                     });
@@ -190,10 +190,10 @@ where
     S: Service<Request<MessageBody<B>>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
-            State::Resolving { .. } => "MessageLimitFuture(resolving)",
-            State::Calling { .. } => "MessageLimitFuture(calling)",
-            State::Refused { .. } => "MessageLimitFuture(refused)",
+        f.write_str(match self.stage {
+            Stage::Resolving { .. } => "MessageLimitFuture(resolving)",
+            Stage::Calling { .. } => "MessageLimitFuture(calling)",
+            Stage::Refused { .. } => "MessageLimitFuture(refused)",
         })
     }
 }

@@ -44,13 +44,13 @@ pin_project! {
         B: Body,
     {
         #[pin]
-        state: State<S, B>,
+        stage: Stage<S, B>,
     }
 }
 
 pin_project! {
     #[project = Projected]
-    enum State<S, B>
+    enum Stage<S, B>
     where
         S: Service<Request<BufferedBody<B>>>,
         B: Body,
@@ -81,13 +81,13 @@ where
             limit,
         });
         Self {
-            state: State::Reading { reading },
+            stage: Stage::Reading { reading },
         }
     }
 
     pub(super) fn calling(call: S::Future) -> Self {
         Self {
-            state: State::Calling { call },
+            stage: Stage::Calling { call },
         }
     }
 }
@@ -137,9 +137,9 @@ where
     type Output = Result<S::Response, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let mut stage = self.project().stage;
         loop {
-            match state.as_mut().project() {
+            match stage.as_mut().project() {
                 Projected::Reading { reading } => {
                     if let Some(reading) = reading {
                         ready!(reading.poll(cx));
@@ -149,7 +149,7 @@ where
                         return Poll::Pending;
                     };
                     let call = reading.go_on();
-                    state.set(State::Calling { call });
+                    stage.set(Stage::Calling { call });
                 }
                 Projected::Calling { call } => return call.poll(cx),
             }
@@ -163,9 +163,9 @@ where
     B: Body,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
-            State::Reading { .. } => "BufferFuture(reading)",
-            State::Calling { .. } => "BufferFuture(calling)",
+        f.write_str(match self.stage {
+            Stage::Reading { .. } => "BufferFuture(reading)",
+            Stage::Calling { .. } => "BufferFuture(calling)",
         })
     }
 }

@@ -43,19 +43,19 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S, B>,
+        stage: Stage<S, B>,
     }
 }
 
 pin_project! {
     #[project = Projected]
-    enum State<S, B>
+    enum Stage<S, B>
     where
         S: Service<Request<B>>,
     {
         // The request passed.
         Calling { #[pin] call: S::Future, completion: Option<Completion> },
-        // The request waits, or was refused. The state of a waiting request is in a box: it is large, and few requests wait.
+        // The request waits, or was refused. The stage of a waiting request is in a box: it is large, and few requests wait.
         Aside { waiting: Option<Box<WaitingRequest<S, B>>>, response: Option<S::Response> },
     }
 }
@@ -104,7 +104,7 @@ where
 {
     pub(super) fn waiting(waiting: WaitingRequest<S, B>) -> Self {
         Self {
-            state: State::Aside {
+            stage: Stage::Aside {
                 waiting: Some(Box::new(waiting)),
                 response: None,
             },
@@ -113,13 +113,13 @@ where
 
     pub(super) fn calling(call: S::Future, completion: Option<Completion>) -> Self {
         Self {
-            state: State::Calling { call, completion },
+            stage: Stage::Calling { call, completion },
         }
     }
 
     pub(super) fn refused(answer: Option<S::Response>) -> Self {
         Self {
-            state: State::Aside {
+            stage: Stage::Aside {
                 waiting: None,
                 response: answer,
             },
@@ -135,10 +135,10 @@ where
     type Output = Result<Response<R>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
-        match state.as_mut().project() {
+        let mut stage = self.project().stage;
+        match stage.as_mut().project() {
             Projected::Calling { call, completion } => poll_call(call, completion, cx),
-            Projected::Aside { .. } => state.poll_aside(cx),
+            Projected::Aside { .. } => stage.poll_aside(cx),
         }
     }
 }
@@ -167,7 +167,7 @@ where
     polled
 }
 
-impl<S, B, R> State<S, B>
+impl<S, B, R> Stage<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: ResponseBody,
@@ -210,10 +210,10 @@ where
     S: Service<Request<B>>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.state {
-            State::Calling { .. } => "ResponseFuture(calling)",
-            State::Aside { waiting: None, .. } => "ResponseFuture(refused)",
-            State::Aside { .. } => "ResponseFuture(waiting)",
+        f.write_str(match self.stage {
+            Stage::Calling { .. } => "ResponseFuture(calling)",
+            Stage::Aside { waiting: None, .. } => "ResponseFuture(refused)",
+            Stage::Aside { .. } => "ResponseFuture(waiting)",
         })
     }
 }
