@@ -377,7 +377,7 @@ mod tests {
     fn a_charge_of_nothing_keeps_no_store_and_a_third_of_a_microsecond_is_as_many_ticks() {
         let rule = Gcra::new(3, 1_000, 10).and_then(|rule| rule.warming(10_000, 3));
         let rule = rule.expect("a quota");
-        let mut state = State::default();
+        let mut state = Bucket::default();
         let before = state.snapshot();
 
         rule.warming_step(&mut state, NOW, 0, true);
