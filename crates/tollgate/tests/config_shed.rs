@@ -162,6 +162,10 @@ fn what_makes_no_sense_is_refused_with_its_key() {
             "at \"batch -1%\": expected a class",
         ),
         (
+            json!({ "at": ["batch +70%"] }),
+            "at \"batch +70%\": expected a class",
+        ),
+        (
             json!({ "at": ["batch 0.5%"] }),
             "at \"batch 0.5%\": expected a class",
         ),

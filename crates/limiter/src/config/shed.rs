@@ -184,6 +184,9 @@ fn own_field(field: &'static str) -> &'static str {
     reason = "a level is stated as a part of 1 and counted in millionths, which are whole for each percentage"
 )]
 fn of_percent(text: &str) -> Option<f64> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let percent: u32 = text.parse().ok()?;
     (percent <= 100).then(|| f64::from(percent) / 100.0)
 }

@@ -159,8 +159,11 @@ fn line_of(text: &str, policy: &str, which: usize, field: Option<&str>) -> Optio
 
 /// The line of the table with the classes that are refused under pressure.
 fn line_of_shed(text: &str) -> Option<usize> {
+    let is_read = |line: &str| !line.trim_start().starts_with(['#', '/']);
     let begins = |line: &str| has_key(line, "shed") || line.trim().starts_with("[shed]");
-    text.lines().position(begins).map(|at| at + 1)
+    let mut lines = text.lines();
+    let at = lines.position(|line| is_read(line) && begins(line))?;
+    Some(at + 1)
 }
 
 /// True if a line gives this key a value.
@@ -405,7 +408,7 @@ routes = [\"/api\"]
         let fault = Fault::find(&twice, "policy \"login\": two policies have this name");
         assert_eq!(fault.line, Some(13));
         let shed = Fault::find(
-            "a = 1\n[shed]\nat = []\n",
+            "# shed: by class\n[shed]\nat = []\n",
             "shedding: no class has a threshold",
         );
         assert_eq!((shed.line, shed.field), (Some(2), None));

@@ -352,7 +352,6 @@ impl LimiterBuilder {
         self
     }
 
-    /// The policies, for a limiter that has all else.
     /// The policies, for a limiter that runs.
     ///
     /// # Errors
