@@ -68,11 +68,15 @@ pub(crate) fn signals(signals: &[SignalConfig]) -> String {
     let words = signals.iter().map(|signal| match signal {
         SignalConfig::Cpu => "the processor time".to_owned(),
         SignalConfig::Memory => "the memory".to_owned(),
-        SignalConfig::LagMs(full) => format!("tasks that run late, up to {full} ms"),
+        SignalConfig::LagMs(full) => format!("the lateness of tasks, which is full at {full} ms"),
         SignalConfig::Registered(name) => format!("the registered signal {name}"),
         _ => "another signal".to_owned(),
     });
-    words.collect::<Vec<_>>().join(" or ")
+    let words: Vec<_> = words.collect();
+    match words.as_slice() {
+        [only] => only.clone(),
+        several => format!("the highest of: {}", several.join("; ")),
+    }
 }
 
 /// The quotas, as they are written.
