@@ -91,6 +91,12 @@ impl Story {
         self.note(at_s * S, verb, Outcome::Told);
     }
 
+    fn debit(&mut self, at_s: u64, receipt: &Receipt, n: u64) {
+        let at = Timestamp::from_micros(START_US + at_s * S + 100);
+        receipt.debit_from(&mut self.state, at, n);
+        self.note(at_s * S, Verb::Debit(BUDGET, n), Outcome::Told);
+    }
+
     fn reset(&mut self, at_s: u64) {
         self.state = State::full(&self.quota);
         self.note(at_s * S, Verb::Reset(BUDGET), Outcome::Reset);
@@ -179,4 +185,31 @@ fn a_part_of_a_microsecond_of_warmth_is_in_the_price() {
         story.charge_at(at_us, cost, true);
     }
     assert_eq!(story.wrongs(), [""; 0]);
+}
+
+/// Seed 106: two debits took more than twice the quota between them, and the bound on debits of unknown time stopped at that.
+#[test]
+fn debits_at_one_time_take_as_much_as_they_say() {
+    for algorithm in [
+        Algorithm::SlidingWindow,
+        Algorithm::FixedWindow {
+            offset: Duration::ZERO,
+        },
+        Algorithm::SlidingLog,
+        Algorithm::Gcra,
+    ] {
+        let quota = Quota::new(3, Duration::from_secs(20)).using(algorithm);
+        // Neither, one and both are no longer of unknown time.
+        for lasts_s in [3, 6, 8] {
+            let mut story = Story::of(quota);
+            let Some((_, receipt)) = story.charge(1, 1, true) else {
+                panic!("it was taken");
+            };
+            story.debit(4, &receipt, 1);
+            story.debit(6, &receipt, 8);
+            story.charge(4 + lasts_s, 1, true);
+            story.charge(25, 1, true);
+            assert_eq!(story.wrongs(), [""; 0], "{quota} after {lasts_s} s");
+        }
+    }
 }

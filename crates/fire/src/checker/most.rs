@@ -25,6 +25,8 @@ pub(super) struct Most {
     origin: Moment,
     /// The times and amounts of possible charges that may still count.
     doubts: VecDeque<(u64, Doubt)>,
+    /// The last time at which possible debits took more than is held here.
+    beyond_us: Option<u64>,
 }
 
 impl Most {
@@ -33,6 +35,7 @@ impl Most {
             state: rule.full(),
             origin,
             doubts: VecDeque::new(),
+            beyond_us: None,
         }
     }
 
@@ -96,6 +99,9 @@ impl Most {
             .sum();
         let rest = most(rule, doubt.is_debit).saturating_sub(counted);
         let n = doubt.n.min(rest);
+        if doubt.is_debit && n < doubt.n {
+            self.beyond_us = self.beyond_us.max(Some(at_us));
+        }
         if n > 0 {
             self.doubts.push_back((at_us, Doubt { n, ..doubt }));
         }
@@ -121,6 +127,19 @@ impl Most {
             }
         }
         state
+    }
+
+    /// Says whether more may have been taken than is held here. Nothing but the ceiling of debts bounds what debits take together.
+    pub(super) fn is_short_of_debits(
+        &self,
+        rule: &Rule,
+        at_us: u64,
+        doubts: impl Iterator<Item = Doubt>,
+    ) -> bool {
+        let debits = doubts.filter(|doubt| doubt.is_debit);
+        let since_us = rule.debts_since_us(at_us);
+        debits.map(|doubt| doubt.n).sum::<u64>() > most(rule, true)
+            || self.beyond_us.is_some_and(|us| us >= since_us)
     }
 
     /// Gives back a credit that is certain by its end: the part of the charge that still shows in a bucket by then, and all of

@@ -153,6 +153,15 @@ impl Rule {
         }
     }
 
+    /// The time since which a debt may still count. What drains carries a debt on, and a window forgets it.
+    pub(super) fn debts_since_us(&self, at_us: u64) -> u64 {
+        let times = match self.quota.algorithm() {
+            Algorithm::Gcra | Algorithm::IntervalRefill { .. } => DEBT_CEILING,
+            _ => 1,
+        };
+        at_us.saturating_sub(self.lasts_us().saturating_mul(times))
+    }
+
     fn decide(&self, state: &mut State, at_us: u64, cost: u64, mode: Mode) -> Option<Verdict> {
         let charge = self.charge(cost, mode);
         let states = std::slice::from_mut(state);

@@ -133,7 +133,8 @@ impl<'a> Trial<'a> {
         let pending = pending
             .filter(|unsure| unsure.from <= now)
             .map(|unsure| unsure.doubt);
-        let mut harsh = self.most.with(rule, at_us, pending);
+        let mut harsh = self.most.with(rule, at_us, pending.clone());
+        let is_in_debt = self.most.is_short_of_debits(rule, at_us, pending);
 
         let (before, worst) = (
             self.ask(&kind, at_us, seen.cost)?,
@@ -141,7 +142,7 @@ impl<'a> Trial<'a> {
         );
         // A charge that was taken unheard by a clock ahead may not have begun a window, and the window before is back.
         let is_of_later_window = self.most.is_of_window_after(at_us);
-        let is_blind_above = is_blind || self.is_one_sided || is_of_later_window;
+        let is_blind_above = is_blind || self.is_one_sided || is_of_later_window || is_in_debt;
         allowed(seen, &before, &worst, is_blind_above)?;
 
         // A question after a step back leaves the state moved to the new time, whatever its answer.
