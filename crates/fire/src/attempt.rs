@@ -389,6 +389,9 @@ impl Outcome {
     /// The reason of an unknown outcome: the client did not wait for an answer.
     pub(crate) const CLOSED: &str = "the client closed the connection";
 
+    /// The reason of a failure: there was an answer, and no backend was asked.
+    pub const UNASKED: &str = "nothing was asked";
+
     /// Says whether no client can have heard of it, however soon it was answered.
     #[must_use]
     pub fn is_unheard(&self) -> bool {

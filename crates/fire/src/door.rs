@@ -213,7 +213,7 @@ impl Entrance {
         patience: Patience,
     ) -> (AttemptAnswer, Vec<Receipt>) {
         let limiter = &instance.limiter;
-        let nothing = || Outcome::Failed("nothing was asked".to_owned());
+        let nothing = || Outcome::Failed(Outcome::UNASKED.to_owned());
         let [asked] = verb.asked() else {
             return (nothing().into(), Vec::new());
         };

@@ -110,7 +110,7 @@ async fn sign_in(headers: HeaderMap) -> StatusCode {
 fn answer_in(slot: &Slot) -> Outcome {
     let answer = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     answer.map_or_else(
-        || Outcome::Failed("nothing was asked".to_owned()),
+        || Outcome::Failed(Outcome::UNASKED.to_owned()),
         |(outcome, _)| outcome,
     )
 }

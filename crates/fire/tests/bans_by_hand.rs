@@ -206,3 +206,33 @@ fn an_answer_of_a_service_that_its_limiter_did_not_give_is_caught() {
         assert!(wrong[0].starts_with("knock not answered"), "{wrong:?}");
     }
 }
+
+/// A knock that passes by its limiter, and a ban that is told and never asked for, leave no decision behind.
+#[test]
+fn an_answer_without_a_decision_is_caught() {
+    let unasked = || Outcome::Failed(Outcome::UNASKED.to_owned());
+    let let_in = |outcome: Outcome, status: u16| {
+        changed(|history| {
+            let knock = history.knocks[9].clone();
+            history.knocks.push(Knock {
+                outcome,
+                status: Some(status),
+                ..knock
+            });
+        })
+    };
+    let banned = changed(|history| {
+        let call = last_ban(history).clone();
+        history.operated.push(OperatorCall {
+            outcome: unasked(),
+            ..call
+        });
+    });
+
+    assert_eq!(let_in(unasked(), 503), [""; 0]);
+    let lost = || Outcome::Unknown("lost".to_owned());
+    for wrong in [let_in(unasked(), 200), let_in(lost(), 200)] {
+        assert!(wrong[0].starts_with("knock not answered"), "{wrong:?}");
+    }
+    assert!(banned[0].starts_with("ban by hand that no"), "{banned:?}");
+}

@@ -84,7 +84,7 @@ impl Entrance {
         let checked = SLOT.scope(Arc::clone(&slot), check).await;
         let asked = lock(&slot).take().map(|(outcome, _)| outcome);
         Ok(OrderAnswer {
-            outcome: asked.unwrap_or_else(|| Outcome::Failed("nothing was asked".to_owned())),
+            outcome: asked.unwrap_or_else(|| Outcome::Failed(Outcome::UNASKED.to_owned())),
             passed: Some(checked.as_ref().is_ok_and(CheckOutcome::is_allowed)),
             receipts: checked.map(CheckOutcome::into_receipts).unwrap_or_default(),
         })

@@ -149,9 +149,8 @@ impl Reader<'_> {
     pub(super) fn read_knock(&self, course: &mut CallerCourse, knock: &Knock) -> Option<String> {
         let timeline = self.timeline(knock.caller);
         let (sent_us, heard_us) = (knock.sent_us, knock.heard_us);
-        if let Some(expected) = status_of(knock)
-            && knock.status.is_some_and(|status| status != expected)
-        {
+        let expected = status_of(knock);
+        if knock.status.is_some_and(|status| status != expected) {
             return Some(format!("knock not answered with {expected}: {knock:?}"));
         }
         let spans = match &knock.outcome {
@@ -248,6 +247,11 @@ impl Reader<'_> {
             OperatorAct::Unban => None,
         };
         let (spans, is_done) = match (&call.outcome, lasting_us) {
+            (Outcome::Failed(why), _) if why == Outcome::UNASKED => {
+                return Some(format!(
+                    "ban by hand that no backend was asked for: {call:?}"
+                ));
+            }
             (Outcome::Failed(_), _) => return None,
             (Outcome::Decided(decided), Some(lasting_us)) => {
                 let &[ban] = decided.verdicts.as_slice() else {
@@ -293,13 +297,13 @@ impl Reader<'_> {
     }
 }
 
-/// The status of the answer of a service with the layer around it, if the backend's decision tells it.
-fn status_of(knock: &Knock) -> Option<u16> {
+/// The status of the answer of a service with the layer around it, which lets nothing pass without a decision.
+fn status_of(knock: &Knock) -> u16 {
     match &knock.outcome {
-        Outcome::Decided(decided) if !decided.admitted => Some(429),
-        Outcome::Decided(_) if knock.fails => Some(Guarded::STRIKE),
-        Outcome::Decided(_) => Some(200),
-        _ => None,
+        Outcome::Decided(decided) if !decided.admitted => 429,
+        Outcome::Decided(_) if knock.fails => Guarded::STRIKE,
+        Outcome::Decided(_) => 200,
+        _ => 503,
     }
 }
 
