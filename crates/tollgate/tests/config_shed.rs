@@ -291,3 +291,32 @@ fn a_followed_file_whose_table_is_wrong_is_refused_and_one_that_is_right_says_wh
         ["shed: changed; takes effect at the next start"]
     );
 }
+
+/// A limiter that only sheds may be without policies, and one that does neither may not, at a reload as at a start.
+#[test]
+fn a_followed_file_that_neither_limits_nor_sheds_is_refused() {
+    let sheds_only = FOLLOWED.replace("policies = [{ name = 'api', quotas = '10/s' }]", "");
+    let sheds_only = sheds_only.replace("{ lag-ms = 100 }", "{ registered = 'queue' }");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    for (begins_with, is_refused) in [(&sheds_only, "policies = []"), (&sheds_only, "")] {
+        fs::write(&path, begins_with).unwrap();
+        let mut file = config::watch(&path, |text| toml::from_str(text)).registry(registry());
+        let limiter = file.start(|builder| builder).unwrap();
+        let watch = file.follow(&limiter);
+
+        fs::write(&path, is_refused).unwrap();
+        let refused = watch.reload().unwrap_err().to_string();
+        assert!(refused.contains("a limiter without policies"), "{refused}");
+
+        fs::write(&path, sheds_only.replace("70%", "80%")).unwrap();
+        assert_eq!(watch.reload().unwrap().len(), 1);
+    }
+    fs::write(&path, "policies = [{ name = 'api', quotas = '10/s' }]").unwrap();
+    let mut file = config::watch(&path, |text| toml::from_str(text)).registry(registry());
+    let limiter = file.start(|builder| builder).unwrap();
+    let watch = file.follow(&limiter);
+    fs::write(&path, &sheds_only).unwrap();
+    let refused = watch.reload().unwrap_err().to_string();
+    assert!(refused.contains("a limiter without policies"), "{refused}");
+}

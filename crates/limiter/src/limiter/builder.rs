@@ -356,10 +356,14 @@ impl LimiterBuilder {
     ///
     /// # Errors
     ///
-    /// If the builder's classes or thresholds are invalid, which would be found at the next start otherwise.
+    /// If the builder's classes or thresholds are invalid, or if it has neither policies nor classes: the next start would find it
+    /// otherwise.
     #[cfg(feature = "serde")]
     pub(crate) fn into_policies(self) -> Result<Vec<Policy>, ConfigError> {
-        self.shedding.checked()?;
+        let sheds = self.shedding.checked()?.is_some();
+        if self.policies.is_empty() && !sheds && !self.terms.may_be_empty {
+            return Err(ConfigError::NoPolicy);
+        }
         Ok(self.policies)
     }
 
