@@ -36,7 +36,7 @@ pub(crate) use self::cost::Cost;
 use self::exemptions::Exemptions;
 pub use self::failure::{OnFailure, Share};
 pub use self::label::Label;
-pub(crate) use self::label::Rank;
+pub(crate) use self::label::{Rank, Seat};
 pub use self::limit::Limit;
 pub use self::limit::Quotas;
 pub use self::limit::is_none;

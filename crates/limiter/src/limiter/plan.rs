@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Decision, Mode, Outcome, Verdict};
 
-use crate::policy::{Limit, Rank};
+use crate::policy::{Limit, Rank, Seat};
 use crate::{Key, Policy};
 
 /// The policies that cover a request, with their keys. Nearly always one.
@@ -49,7 +49,7 @@ pub(super) enum Wish {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     /// The place of the quotas that hold: see [`Policy::limits_at`].
-    pub(super) seat: usize,
+    pub(super) seat: Seat,
     pub(super) class: Rank,
     pub(super) cost: u64,
     /// True for a probe, which takes nothing.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::answer_cache::Tier;
-use super::label::Rank;
+use super::label::{Rank, Seat};
 use super::tiers::Grant;
 use super::{Limit, Policy, Share};
 use crate::key::{KeyExtractor, Source};
@@ -248,17 +248,19 @@ impl Policy {
     }
 
     /// The place of the quotas that hold for a class in a tier: see [`limits_at`](Self::limits_at).
-    pub(crate) fn seat(&self, tier: Tier, class: Rank) -> usize {
+    pub(crate) fn seat(&self, tier: Tier, class: Rank) -> Seat {
         let place = tier.map_or(0, |tier| tier + 1);
-        match &self.classes {
+        let seat = match &self.classes {
             None => place,
             Some(_) => (usize::from(class) + 1) * self.grants() + place,
-        }
+        };
+        // No policy has four billion tiers.
+        Seat::try_from(seat).unwrap_or_default()
     }
 
     /// The quotas at a place: at 0 the policy's own, then those of its tiers, and behind them the same for each class.
     #[inline]
-    pub(crate) fn limits_at(&self, seat: usize) -> &[Limit] {
+    pub(crate) fn limits_at(&self, seat: Seat) -> &[Limit] {
         if seat == 0 {
             return &self.limits;
         }
@@ -266,7 +268,8 @@ impl Policy {
     }
 
     #[inline(never)]
-    fn limits_elsewhere(&self, seat: usize) -> &[Limit] {
+    fn limits_elsewhere(&self, seat: Seat) -> &[Limit] {
+        let seat = usize::try_from(seat).unwrap_or(usize::MAX);
         let found = match seat.checked_sub(self.grants()) {
             None => self.grant(seat.checked_sub(1)).map(Grant::limits),
             Some(seat) => {

@@ -30,6 +30,9 @@ pub struct Label {
 /// The place of a class among its policy's; 0 is the most important, and the only one of a policy without classes.
 pub(crate) type Rank = u8;
 
+/// The place of the quotas that hold for a class in a tier. Half a word, which every request that waits keeps.
+pub(crate) type Seat = u32;
+
 /// The class that a quota is for.
 struct ClassLabel {
     /// `None` for the requests of no class.
