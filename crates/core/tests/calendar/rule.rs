@@ -185,6 +185,19 @@ fn a_clock_that_steps_to_and_fro_over_the_end_of_a_window_admits_two_limits() {
 }
 
 #[test]
+fn the_period_of_a_quota_is_the_length_of_its_longest_window() {
+    for (text, days) in [
+        ("7/day in UTC", 1),
+        ("7/week in UTC", 7),
+        ("7/month in UTC", 31),
+        ("7/year in UTC", 366),
+    ] {
+        let quota: Quota = text.parse().unwrap();
+        assert_eq!(micros(quota.period()), days * DAY_US, "{text}");
+    }
+}
+
+#[test]
 fn a_state_is_kept_for_as_long_as_its_window_was() {
     let quota: Quota = "7/day in Europe/Berlin".parse().unwrap();
     let mut budget = Budget::new(quota);
