@@ -203,7 +203,7 @@ async fn a_knock_that_shares_its_call_costs_redis_no_more_than_a_denial_and_a_lo
         (1, KNOCKS / 5, 1.5),
         (2, KNOCKS / 5, 1.0),
         (10, KNOCKS, 1.0),
-        // So many that a ring of the timer is lost among them.
+        // This many calls hide a ring of the timer.
         (64, 5 * KNOCKS, 1.0),
     ] {
         let (plain, banned) = (caller.denied(), caller.banned());

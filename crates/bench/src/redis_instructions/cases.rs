@@ -58,7 +58,7 @@ pub(super) enum Rule {
     UpTo(u64),
     /// An id that was never seen before.
     NewId,
-    /// The same ids each time, most of whose requests are replays.
+    /// Requests with the same ids each time, so that most are replays.
     Replay,
 }
 

@@ -458,7 +458,7 @@ impl Trial {
         let mut now: Vec<(u64, Late)> = now;
         now.sort_by_key(|(at_us, _)| *at_us);
         for (at_us, late) in now {
-            // What is in the way of a decision is decided behind it.
+            // An event that overlaps a decision is decided behind it.
             let then_us = std::mem::replace(&mut self.wall_us, at_us.max(self.decided_us));
             match late {
                 Late::Knock { is_important } => drop(self.decide(is_important)),
