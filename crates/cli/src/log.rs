@@ -68,6 +68,12 @@ impl<'l> Entry<'l> {
         }
     }
 
+    /// The line has the time of the request's end, and maybe how long it took: makes the time that of its beginning.
+    fn ended(&mut self, duration_us: Option<u64>) {
+        self.time_us = self.time_us.saturating_sub(duration_us.unwrap_or_default());
+        self.duration_us = duration_us.unwrap_or(UNKNOWN);
+    }
+
     /// The time from the request's beginning, which `time_us` is, to its end.
     pub(crate) fn duration_us(&self) -> Option<u64> {
         (self.duration_us != UNKNOWN).then_some(self.duration_us)

@@ -206,6 +206,71 @@ fn durations_beside_the_time_that_envoy_logs_are_milliseconds() {
 }
 
 #[test]
+fn plain_lines_of_proxies_tell_how_long_their_requests_took() {
+    // The third begins while the first is under way; the second and the fourth do not.
+    let envoy = |began: &str, took_ms: u32| {
+        format!(
+            "[2026-11-25T10:00:{began}Z] \"GET / HTTP/1.1\" 200 - 0 5 {took_ms} 1 \"192.0.2.1\" \"curl\" \"id\" \"host\" \"up\""
+        )
+    };
+    // As the balancer writes it, at the end of a request: it knows when that began, or the times of its parts alone.
+    let balancer = |ended: &str, parts: &str, behind: &str| {
+        format!(
+            "http 2026-11-25T10:00:{ended}Z app/web/1 192.0.2.1:4711 10.0.0.1:80 {parts} 200 200 1 2 \"GET http://a.example:80/ HTTP/1.1\" \"curl\"{behind}"
+        )
+    };
+    let created = |began: &str| {
+        format!(
+            " - - arn:aws:group \"Root=1\" \"-\" \"-\" 0 2026-11-25T10:00:{began}Z \"forward\" \"-\""
+        )
+    };
+    let edge = |ended: &str, took: &str| {
+        format!("2026-11-25\t10:00:{ended}\t192.0.2.1\tGET\t/\t200\t{took}")
+    };
+    let columns = "#Fields: date time c-ip cs-method cs-uri-stem sc-status time-taken";
+    for (log, refused) in [
+        (
+            vec![
+                envoy("01.000", 500),
+                envoy("01.500", 1_000),
+                envoy("02.499", 1),
+                envoy("02.500", 1),
+            ],
+            vec![3],
+        ),
+        (
+            vec![
+                balancer("01.500000", "-1 -1 -1", &created("01.000000")),
+                balancer("02.500000", "0.000 0.999 0.001", ""),
+                // It was refused before a target was found, and began earlier than the one above it ended.
+                balancer("02.600000", "-1 -1 -1", &created("02.499999")),
+                balancer("02.700000", "0.001 0.198 0.001", ""),
+            ],
+            vec![3],
+        ),
+        (
+            vec![
+                columns.to_owned(),
+                edge("01", "0.500"),
+                edge("02", "1.000"),
+                edge("03", "1.001"),
+                edge("03", "0.999"),
+            ],
+            vec![4],
+        ),
+    ] {
+        let limits = "policies = [{ name = \"export\", quotas = \"1 at once\" }]";
+        let case = Case::of(limits, log.join("\n"));
+        assert_eq!(case.refused(&["--reorder", "2s"]), refused, "{log:#?}");
+    }
+    // The line does not tell it: no target answered, and nothing says when the request came.
+    let limits = "policies = [{ name = \"export\", quotas = \"1 at once\" }]";
+    let ran = Case::of(limits, balancer("01.000000", "-1 -1 -1", "")).run(&[]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("does not tell how long"), "{ran:?}");
+}
+
+#[test]
 fn policies_are_left_out_of_both_files() {
     let policy = |name: &str| {
         format!("[[policies]]\nname = \"{name}\"\nquotas = \"1/h burst 1\"\nroutes = [\"/\"]\n")

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::dates::{Dates, number};
-use super::fields::{address, present};
+use super::fields::{address, microseconds, present};
 use super::{Agent, Entry, Garbled, Parsed};
 
 /// The places of the columns.
@@ -14,10 +14,12 @@ pub(super) struct Columns {
 }
 
 impl Columns {
+    /// Reads a line. Its time is that of the response's end, unless it has to be that of the request's beginning.
     pub(super) fn parse<'l>(
         &mut self,
         line: &'l [u8],
         dates: &mut Dates,
+        from_beginnings: bool,
     ) -> Result<Parsed<'l>, Garbled> {
         if let Some(comment) = line.strip_prefix(b"#") {
             if let Some(names) = comment.strip_prefix(b"Fields:") {
@@ -55,6 +57,10 @@ impl Columns {
         let host = column("x-host-header").or_else(|| column("cs(Host)"));
         entry.host = host.map(Cow::Borrowed);
         entry.user_agent = Agent::of(column("cs(User-Agent)"));
+        if from_beginnings {
+            let seconds = column("time-taken");
+            entry.ended(seconds.and_then(|seconds| microseconds(seconds, 1_000_000)));
+        }
         Ok(Parsed::Request(entry))
     }
 }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::dates::{Dates, number};
-use super::fields::{Fields, address, present, request_line};
-use super::{Agent, Entry, Garbled, Parsed};
+use super::fields::{Fields, address, microseconds, present, request_line};
+use super::{Agent, Entry, Garbled, Parsed, UNKNOWN};
 
 /// `[START_TIME] "METHOD PATH PROTOCOL" CODE FLAGS RECEIVED SENT DURATION UPSTREAM`, then in quotes `X-FORWARDED-FOR`,
 /// `USER-AGENT`, `ID`, `AUTHORITY` and others.
@@ -17,9 +17,11 @@ pub(super) fn parse<'l>(line: &'l [u8], dates: &mut Dates) -> Result<Parsed<'l>,
     let request = fields.quoted().ok_or("no \"request\"")?;
     let status = fields.word().and_then(number).ok_or("no status")?;
     let status = u16::try_from(status).map_err(|_| "no status")?;
-    for _flags_bytes_and_times in 0..5 {
+    for _flags_and_bytes in 0..3 {
         fields.next().ok_or("ends before the addresses")?;
     }
+    let duration = fields.next().ok_or("ends before the addresses")?;
+    let _upstream = fields.next().ok_or("ends before the addresses")?;
     let forwarded = fields.quoted().ok_or("ends before the addresses")?;
     let agent = fields.quoted().and_then(present);
     let _id = fields.quoted();
@@ -37,5 +39,6 @@ pub(super) fn parse<'l>(line: &'l [u8], dates: &mut Dates) -> Result<Parsed<'l>,
     let mut entry = Entry::new(time, caller, method, target, status);
     entry.user_agent = Agent::of(agent);
     entry.host = authority.map(Cow::Borrowed);
+    entry.duration_us = microseconds(duration, 1_000).unwrap_or(UNKNOWN);
     Ok(Parsed::Request(entry))
 }

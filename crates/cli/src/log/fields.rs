@@ -122,6 +122,19 @@ pub(super) fn request_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (is_method && is_target).then_some((method, target))
 }
 
+/// A number of units, with a fraction or without, in whole microseconds.
+pub(super) fn microseconds(text: &[u8], unit_us: u64) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let whole: u64 = whole.parse().ok()?;
+    // Digits behind the sixth are less than a microsecond.
+    let fraction = fraction.get(..6).unwrap_or(fraction);
+    let millionths: u64 = format!("{fraction:0<6}").parse().ok()?;
+    whole
+        .checked_mul(unit_us)?
+        .checked_add(millionths * unit_us / 1_000_000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +168,21 @@ mod tests {
         assert_eq!(fields.next(), Some(&b"c d"[..]));
         assert_eq!(fields.next(), Some(&b"e"[..]));
         assert_eq!(fields.next(), None);
+    }
+
+    #[test]
+    fn durations_are_whole_microseconds_in_whichever_unit_they_are_written() {
+        for (text, unit_us, expected) in [
+            ("1500", 1, Some(1_500)),
+            ("1.5", 1_000, Some(1_500)),
+            ("0.003", 1_000_000, Some(3_000)),
+            ("2.0000019", 1_000_000, Some(2_000_001)),
+            ("12", 1_000_000, Some(12_000_000)),
+            ("-", 1_000_000, None),
+            ("-1", 1_000_000, None),
+            ("99999999999999999999", 1, None),
+        ] {
+            assert_eq!(microseconds(text.as_bytes(), unit_us), expected, "{text}");
+        }
     }
 }

@@ -83,8 +83,10 @@ impl Parser {
                 .names
                 .parse(line, &mut self.dates, self.from_beginnings),
             Format::Envoy => envoy::parse(line, &mut self.dates),
-            Format::Alb => load_balancer::parse(line, &mut self.dates),
-            Format::Cloudfront => self.columns.parse(line, &mut self.dates),
+            Format::Alb => load_balancer::parse(line, &mut self.dates, self.from_beginnings),
+            Format::Cloudfront => self
+                .columns
+                .parse(line, &mut self.dates, self.from_beginnings),
         }
     }
 }
