@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
-use tollgate::config::{ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig, PolicyConfig};
+use tollgate::config::{
+    ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig, PolicyConfig, QuotasConfig,
+};
 use tollgate::{
-    Cause, Event, Key, KeyKind, ManualClock, MemoryBackend, PeerAddr, Policy, Timestamp,
+    Cause, Event, Key, KeyKind, Limiter, ManualClock, MemoryBackend, PeerAddr, Policy, Timestamp,
 };
 use tollgate_limiter::transport::{Admission, Ledger, PolicySet, Ruling};
 
@@ -33,9 +35,12 @@ pub(crate) struct Replay {
     /// The requests that are under way and hold something, the first to end first.
     under_way: BinaryHeap<Reverse<UnderWay>>,
     admitted: u64,
-    has_logged_costs: bool,
     heard: Arc<Mutex<Vec<PolicyDecision>>>,
     names: Vec<String>,
+    /// By policy; nothing for those without tiers.
+    tiers: Vec<Option<Tiers>>,
+    /// The policies that charge the logged cost of a request.
+    costed: Vec<bool>,
     left_out: Vec<String>,
 }
 
@@ -75,6 +80,45 @@ struct PolicyDecision {
     key: Option<Key>,
     is_denied: bool,
     is_enforced: bool,
+    /// True if nothing was asked, because the caller or the request is free.
+    is_exempt: bool,
+}
+
+/// The tiers of a policy.
+struct Tiers {
+    policy: Arc<Policy>,
+    names: Vec<String>,
+    /// True for those without limits.
+    are_free: Vec<bool>,
+}
+
+impl Tiers {
+    fn of(config: &PolicyConfig, limiter: &Limiter) -> Option<Self> {
+        let tiers = config.tiers.as_ref()?;
+        let mut policies = limiter.policies().into_iter();
+        let is_free = |quotas: &QuotasConfig| matches!(quotas, QuotasConfig::One(text) if text == "unlimited");
+        Some(Self {
+            policy: policies.find(|policy| policy.name() == config.name)?,
+            names: tiers.quotas.keys().cloned().collect(),
+            are_free: tiers.quotas.values().map(is_free).collect(),
+        })
+    }
+
+    fn place(&self, key: &Key) -> Option<usize> {
+        let name = self.policy.tier_of(key)?;
+        self.names.iter().position(|known| known == name)
+    }
+}
+
+/// The decision of a policy with tiers.
+#[derive(Debug)]
+pub(crate) struct TierDecision {
+    pub(crate) policy: usize,
+    /// Nothing for a caller in none.
+    pub(crate) tier: Option<usize>,
+    pub(crate) caller: Option<Key>,
+    pub(crate) is_refused: bool,
+    pub(crate) is_on_trial: bool,
 }
 
 /// The decision about one request. It is filled anew for each.
@@ -86,6 +130,8 @@ pub(crate) struct RequestDecision {
     pub(crate) on_trial: Vec<(usize, Option<Key>)>,
     /// Policies that found no identity in it.
     pub(crate) unidentified: Vec<usize>,
+    /// The decisions of policies with tiers.
+    pub(crate) by_tier: Vec<TierDecision>,
     /// Policies that cover it.
     pub(crate) covered: Vec<usize>,
     /// True if no server routes such a target.
@@ -107,9 +153,9 @@ impl Replay {
         let policies = config.policies.iter();
         let held_by = policies.filter(|policy| quotas_of(policy).any(|quota| quota.is_held()));
         let held_by: Vec<_> = held_by.map(name).collect();
-        let mut policies = config.policies.iter();
-        let has_logged_costs =
-            policies.any(|policy| matches!(policy.cost, CostConfig::Registered(_)));
+        let policies = config.policies.iter();
+        let costed = policies.map(|policy| matches!(policy.cost, CostConfig::Registered(_)));
+        let costed = costed.collect();
         let is_by_address = is_by_address(&config) && held_by.is_empty();
         let backend = MemoryBackend::builder()
             .max_keys(MOST_KEYS)
@@ -127,6 +173,9 @@ impl Replay {
         });
         let limits = limits.map_err(Failure::invalid)?;
         refuse_what_a_log_cannot_decide(path, &limits)?;
+        let limiter = limits.limiter();
+        let tiers = config.policies.iter();
+        let tiers = tiers.map(|config| Tiers::of(config, limiter)).collect();
         let mut request = Request::new(());
         request
             .extensions_mut()
@@ -139,9 +188,10 @@ impl Replay {
             held_by,
             under_way: BinaryHeap::new(),
             admitted: 0,
-            has_logged_costs,
             heard,
             names,
+            tiers,
+            costed,
             left_out,
         })
     }
@@ -167,9 +217,15 @@ impl Replay {
         self.limits.limiter().client_key(address)
     }
 
-    /// True if a policy charges what the log has as the cost of a request.
-    pub(crate) fn has_logged_costs(&self) -> bool {
-        self.has_logged_costs
+    /// True for each policy that charges what the log has as the cost of a request.
+    pub(crate) fn costed(&self) -> &[bool] {
+        &self.costed
+    }
+
+    /// The names of the tiers of each policy, if it has any.
+    pub(crate) fn tiers(&self) -> impl Iterator<Item = Option<&[String]>> {
+        let tiers = self.tiers.iter();
+        tiers.map(|tiers| tiers.as_ref().map(|tiers| &*tiers.names))
     }
 
     /// True if it matters how long a request is under way.
@@ -272,6 +328,7 @@ impl Replay {
         decided.on_trial.clear();
         decided.unidentified.clear();
         decided.covered.clear();
+        decided.by_tier.clear();
         decided.is_unroutable = self.put(entry).is_none();
         if decided.is_unroutable {
             return Ok(());
@@ -279,6 +336,12 @@ impl Replay {
         lock(&self.heard).clear();
         let is_denied = self.is_denied(entry)?;
         for heard in lock(&self.heard).drain(..) {
+            if let Some(tiers) = &self.tiers[heard.policy] {
+                count_tier(tiers, &heard, is_denied, &mut decided.by_tier);
+            }
+            if heard.is_exempt {
+                continue;
+            }
             let PolicyDecision { policy, key, .. } = heard;
             if decided.covered.last() != Some(&policy) {
                 decided.covered.push(policy);
@@ -333,6 +396,35 @@ impl Replay {
     }
 }
 
+/// Counts a decision for the tier of its caller. A policy decides once for each of its quotas.
+fn count_tier(
+    tiers: &Tiers,
+    heard: &PolicyDecision,
+    is_denied: bool,
+    by_tier: &mut Vec<TierDecision>,
+) {
+    let tier = heard.key.as_ref().and_then(|key| tiers.place(key));
+    // A list or the kind of a request frees whatever the tier is.
+    if heard.is_exempt && !tier.is_some_and(|tier| tiers.are_free[tier]) {
+        return;
+    }
+    let is_refused = heard.is_denied && heard.is_enforced && is_denied;
+    let is_on_trial = heard.is_denied && !is_refused;
+    match by_tier.last_mut() {
+        Some(last) if last.policy == heard.policy => {
+            last.is_refused |= is_refused;
+            last.is_on_trial |= is_on_trial;
+        }
+        _ => by_tier.push(TierDecision {
+            policy: heard.policy,
+            tier,
+            caller: heard.key.clone(),
+            is_refused,
+            is_on_trial,
+        }),
+    }
+}
+
 fn lock(heard: &Mutex<Vec<PolicyDecision>>) -> MutexGuard<'_, Vec<PolicyDecision>> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -343,6 +435,7 @@ fn hear(event: &Event<'_>, names: &[String], heard: &Mutex<Vec<PolicyDecision>>)
             event.verdict().is_some_and(tollgate::Verdict::is_denied)
         }
         Cause::Blocked | Cause::Unidentified | Cause::TierUnknown => true,
+        Cause::Exempt => false,
         _ => return,
     };
     let Some(policy) = names.iter().position(|name| name == event.policy()) else {
@@ -353,6 +446,7 @@ fn hear(event: &Event<'_>, names: &[String], heard: &Mutex<Vec<PolicyDecision>>)
         key: event.key().cloned().map(Key::compact),
         is_denied,
         is_enforced: event.is_enforced(),
+        is_exempt: event.cause() == Cause::Exempt,
     });
 }
 

@@ -6,6 +6,7 @@ mod pictures;
 mod rows;
 mod tally;
 mod text;
+mod tiers;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Simulation;
-use super::rows::{CallerRow, ChangedRow, PathRow, PolicyRow};
+use super::rows::{CallerRow, ChangedRow, CostRow, PathRow, PolicyRow};
 use super::tally::Tally;
+use super::tiers::TierRow;
 use crate::arguments::SimulateArguments;
 
 /// Spans of time in the report.
@@ -69,6 +70,8 @@ fn replay(tally: &Tally, names: &[String]) -> Value {
         "first_us": tally.first_us,
         "last_us": tally.last_us,
         "policies": PolicyRow::all(tally, names),
+        "tiers": TierRow::all(&tally.tiers, names),
+        "costs": CostRow::all(tally, names),
         "over_time": { "start_us": start_us, "width_us": width_us, "requests_and_refused": spans.collect::<Vec<_>>() },
         "callers": CallerRow::top(tally, names, ROWS),
         "paths": PathRow::top(tally, names, ROWS),

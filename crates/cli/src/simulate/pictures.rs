@@ -2,8 +2,9 @@
 //! refusals.
 
 use super::Simulation;
-use super::rows::{CallerRow, PathRow, PolicyRow};
+use super::rows::{CallerRow, CostRow, PathRow, PolicyRow};
 use super::tally::Tally;
+use super::tiers::TierRow;
 use crate::arguments::SimulateArguments;
 use crate::figures::{counted, duration, grouped, millionths, moment, percent};
 use crate::picture::{Axis, Chart, Labels, Marks, Page, Section, Tone, over_time, place};
@@ -53,6 +54,11 @@ pub(super) fn page(asked: &SimulateArguments, simulation: &Simulation) -> Page {
         sections.push(Section::Chart(distribution(tally)));
     }
     sections.push(policies(tally, names));
+    sections.extend(
+        [tiers(tally, names), costs(tally, names)]
+            .into_iter()
+            .flatten(),
+    );
     if tally.refused > 0 {
         sections.extend([callers(tally, names), routes(tally, names)]);
     }
@@ -134,6 +140,29 @@ fn policies(tally: &Tally, names: &[String]) -> Section {
         bars: (rows.iter().map(|row| millionths(row.refused, row.covered))).collect(),
         rows: rows.iter().map(|row| row.cells().into()).collect(),
     }
+}
+
+fn tiers(tally: &Tally, names: &[String]) -> Option<Section> {
+    let rows = TierRow::all(&tally.tiers, names);
+    (!rows.is_empty()).then(|| Section::Table {
+        title: "Tiers".to_owned(),
+        names: TierRow::NAMES.into(),
+        bars: (rows.iter().map(|row| millionths(row.refused, row.covered))).collect(),
+        rows: rows.iter().map(|row| row.cells().into()).collect(),
+    })
+}
+
+fn costs(tally: &Tally, names: &[String]) -> Option<Section> {
+    let rows = CostRow::all(tally, names);
+    (!rows.is_empty()).then(|| Section::Table {
+        title: "Costs".to_owned(),
+        names: CostRow::NAMES.into(),
+        bars: (rows
+            .iter()
+            .map(|row| millionths(row.refused_units, row.units)))
+        .collect(),
+        rows: rows.iter().map(|row| row.cells().into()).collect(),
+    })
 }
 
 fn callers(tally: &Tally, names: &[String]) -> Section {

@@ -49,6 +49,40 @@ impl PolicyRow {
     }
 }
 
+/// A policy that charges what the log has as the cost of a request, and the units.
+#[derive(Debug, Serialize)]
+pub(super) struct CostRow {
+    policy: String,
+    pub(super) units: u64,
+    pub(super) refused_units: u64,
+}
+
+impl CostRow {
+    pub(super) const NAMES: [&str; 4] = ["policy", "units asked for", "refused", "share"];
+
+    pub(super) fn all(tally: &Tally, names: &[String]) -> Vec<Self> {
+        let policies = names.iter().zip(&tally.policies);
+        let rows = policies.filter_map(|(name, of)| {
+            let (units, refused_units) = of.units?;
+            Some(Self {
+                policy: name.clone(),
+                units,
+                refused_units,
+            })
+        });
+        rows.collect()
+    }
+
+    pub(super) fn cells(&self) -> [String; 4] {
+        [
+            self.policy.clone(),
+            grouped(self.units),
+            grouped(self.refused_units),
+            percent(self.refused_units, self.units),
+        ]
+    }
+}
+
 /// A refused caller.
 #[derive(Debug, Serialize)]
 pub(super) struct CallerRow {

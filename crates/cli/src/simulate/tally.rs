@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use tollgate::{Key, KeyKind};
 
 use super::callers::{OfCaller, RefusedCallers};
+use super::tiers::ByTier;
 use crate::log::Entry;
 use crate::replay::{Replay, RequestDecision};
 use crate::timeline::Timeline;
@@ -33,6 +34,7 @@ pub(super) struct Tally {
     callers: HashSet<u128, RandomState>,
     pub(super) timeline: Timeline,
     pub(super) policies: Vec<OfPolicy>,
+    pub(super) tiers: ByTier,
     /// By policy.
     refused_callers: Vec<RefusedCallers>,
     /// By policy, as the log writes them.
@@ -48,6 +50,8 @@ pub(super) struct OfPolicy {
     pub(super) refused: u64,
     pub(super) on_trial: u64,
     pub(super) unidentified: u64,
+    /// The units that requests asked for, and those of refused ones, if the policy charges what the log has as their cost.
+    pub(super) units: Option<(u64, u64)>,
 }
 
 impl Tally {
@@ -64,6 +68,11 @@ impl Tally {
             self.first_us = entry.time_us;
             let policies = replay.names().len();
             self.policies.resize(policies, OfPolicy::default());
+            self.tiers = ByTier::of(replay);
+            let costed = self.policies.iter_mut().zip(replay.costed());
+            for (of, _) in costed.filter(|(_, is_costed)| **is_costed) {
+                of.units = Some((0, 0));
+            }
             self.refused_callers
                 .resize_with(policies, RefusedCallers::default);
             self.routes.resize_with(policies, HashMap::default);
@@ -80,19 +89,30 @@ impl Tally {
         if replay.is_by_address() {
             self.policies[0].covered += 1;
         } else {
-            self.count_policies(decided);
-            self.without_cost += u64::from(replay.has_logged_costs() && entry.cost.is_none());
+            self.count_policies(entry, decided);
+            let is_costed = replay.costed().contains(&true);
+            self.without_cost += u64::from(is_costed && entry.cost.is_none());
         }
         if let Some((policy, key)) = &decided.refused {
             self.count_refusal(*policy, key, entry, line, number);
         }
     }
 
-    fn count_policies(&mut self, decided: &RequestDecision) {
+    fn count_policies(&mut self, entry: &Entry<'_>, decided: &RequestDecision) {
         self.unroutable += u64::from(decided.is_unroutable);
+        let refused_by = decided.refused.as_ref().map(|(policy, _)| *policy);
         for policy in &decided.covered {
-            self.policies[*policy].covered += 1;
+            let of = &mut self.policies[*policy];
+            of.covered += 1;
+            if let Some((asked, refused)) = &mut of.units {
+                let cost = entry.cost.unwrap_or(1);
+                *asked = asked.saturating_add(cost);
+                if refused_by == Some(*policy) {
+                    *refused = refused.saturating_add(cost);
+                }
+            }
         }
+        decided.by_tier.iter().for_each(|it| self.tiers.count(it));
         for policy in &decided.unidentified {
             self.policies[*policy].unidentified += 1;
         }

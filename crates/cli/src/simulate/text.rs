@@ -1,8 +1,9 @@
 //! The report of a replay, for people.
 
 use super::Simulation;
-use super::rows::{CallerRow, ChangedRow, PathRow, PolicyRow};
+use super::rows::{CallerRow, ChangedRow, CostRow, PathRow, PolicyRow};
 use super::tally::Tally;
+use super::tiers::TierRow;
 use crate::arguments::SimulateArguments;
 use crate::figures::{
     counted, duration, grouped, millionths, moment, percent, shown, sparkline, table,
@@ -47,6 +48,18 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
     table(PolicyRow::NAMES, rows, &mut lines);
     if !left_out.is_empty() {
         lines.push(format!("  takes no part: {}", left_out.join(", ")));
+    }
+    let rows = TierRow::all(&tally.tiers, names);
+    if !rows.is_empty() {
+        lines.push("\ntiers".to_owned());
+        let rows = rows.iter().map(TierRow::cells).collect();
+        table(TierRow::NAMES, rows, &mut lines);
+    }
+    let rows = CostRow::all(tally, names);
+    if !rows.is_empty() {
+        lines.push("\ncosts".to_owned());
+        let rows = rows.iter().map(CostRow::cells).collect();
+        table(CostRow::NAMES, rows, &mut lines);
     }
     if tally.refused > 0 {
         over_time(tally, &mut lines);

@@ -289,6 +289,17 @@ impl Policy {
         self.tiers.is_some()
     }
 
+    /// The name of the tier in which a map has an identity. Tiers by a function have none here.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tier_of(&self, key: &Key) -> Option<&str> {
+        let TierTable { grants, source, .. } = &**self.tiers.as_ref()?;
+        match &**source {
+            Finder::Map(places) => Some(&grants[*places.get(key)?].0),
+            Finder::Now(_) | Finder::Later(_) => None,
+        }
+    }
+
     /// The scopes in which an identity may have a budget, each with a quota by which it is read: the policy's own, or else that of
     /// a tier. Bans are not among them.
     #[doc(hidden)]
