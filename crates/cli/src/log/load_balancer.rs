@@ -6,8 +6,8 @@ use super::dates::{Dates, number};
 use super::fields::{Fields, address, microseconds, present, request_line};
 use super::{Agent, Entry, Garbled, Parsed};
 
-/// `http TIME BALANCER CLIENT:PORT TARGET:PORT T T T STATUS STATUS RECEIVED SENT "METHOD URL PROTOCOL" "USER-AGENT" ..`. The time is
-/// that of the answer, unless it has to be that of the request's beginning.
+/// `http TIME BALANCER CLIENT:PORT TARGET:PORT T T T STATUS STATUS RECEIVED SENT "METHOD URL PROTOCOL" "USER-AGENT" ..`.
+/// The time is that of the answer, unless it has to be that of the request's beginning.
 pub(super) fn parse<'l>(
     line: &'l [u8],
     dates: &mut Dates,
