@@ -21,6 +21,7 @@ mod report;
 mod request;
 mod sketch;
 mod sync;
+mod tracked_sketch;
 pub mod transport;
 
 pub use tollgate_core::{

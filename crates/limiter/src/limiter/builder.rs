@@ -300,7 +300,7 @@ impl LimiterBuilder {
     }
 
     /// Counts the callers that each policy denies, for [`Limiter::offenders`]: those with the most denials, and the number of them
-    /// all. It takes some thirty kilobytes for each policy that has denied a caller.
+    /// all. It takes up to forty kilobytes for each policy that has denied a caller, and more if identities are long: 512 are kept.
     ///
     /// ```
     /// use tollgate::{Limiter, Policy, Quota};

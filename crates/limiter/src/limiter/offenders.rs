@@ -12,6 +12,7 @@ use super::plan::Entries;
 use crate::Key;
 use crate::policy::Label;
 use crate::sketch::Sketch;
+use crate::tracked_sketch::{TrackedSketch, TrackerId};
 
 /// The callers that a policy denied most: see [`Limiter::offenders`](crate::Limiter::offenders).
 ///
@@ -123,14 +124,17 @@ impl Offenders {
 const MAX_POLICIES: usize = 1_024;
 
 /// The sketches of one limiter.
-#[derive(Default)]
 pub(super) struct Tracker {
-    policies: Mutex<HashMap<Box<str>, Arc<Sketch>>>,
+    id: TrackerId,
+    policies: Mutex<HashMap<Box<str>, Arc<TrackedSketch>>>,
 }
 
 impl Tracker {
     pub(super) fn new() -> Self {
-        Self::default()
+        Self {
+            id: TrackerId::next(),
+            policies: Mutex::default(),
+        }
     }
 
     /// Counts the callers that a decision denies, once for each policy.
@@ -157,13 +161,23 @@ impl Tracker {
     /// Counts a denial by this policy.
     #[inline]
     pub(super) fn count(&self, label: &Label, key: &Key) {
-        if let Some(sketch) = label.sketch(|| self.of(label.policy())) {
-            sketch.count(key);
+        match label.sketch() {
+            Some(sketch) if sketch.is_of(self.id) => sketch.sketch().count(key),
+            _ => self.find(label, key),
+        }
+    }
+
+    /// Counts a denial under a label that keeps no sketch yet, or one of another limiter: clones of a policy share their labels.
+    #[cold]
+    fn find(&self, label: &Label, key: &Key) {
+        if let Some(sketch) = self.of(label.policy()) {
+            sketch.sketch().count(key);
+            label.keep_sketch(sketch);
         }
     }
 
     /// The sketch of a policy. One of the same name goes on with that of before.
-    fn of(&self, policy: &str) -> Option<Arc<Sketch>> {
+    fn of(&self, policy: &str) -> Option<Arc<TrackedSketch>> {
         let policies = self.policies.lock();
         let mut policies = policies.unwrap_or_else(PoisonError::into_inner);
         if let Some(sketch) = policies.get(policy) {
@@ -172,7 +186,7 @@ impl Tracker {
         if policies.len() >= MAX_POLICIES {
             return None;
         }
-        let sketch = Arc::new(Sketch::new());
+        let sketch = Arc::new(TrackedSketch::new(self.id));
         policies.insert(policy.into(), Arc::clone(&sketch));
         Some(sketch)
     }
@@ -181,7 +195,14 @@ impl Tracker {
     pub(super) fn keep(&self, stays: impl Fn(&str) -> bool) {
         let policies = self.policies.lock();
         let mut policies = policies.unwrap_or_else(PoisonError::into_inner);
-        policies.retain(|name, _| stays(name));
+        policies.retain(|name, sketch| {
+            let stays = stays(name);
+            if !stays {
+                // A policy may come back with its labels.
+                sketch.leave();
+            }
+            stays
+        });
     }
 
     pub(super) fn read(&self, policy: &str) -> Offenders {
@@ -189,7 +210,9 @@ impl Tracker {
         let policies = policies.unwrap_or_else(PoisonError::into_inner);
         let sketch = policies.get(policy).cloned();
         drop(policies);
-        sketch.map(|sketch| told(&sketch)).unwrap_or_default()
+        sketch
+            .map(|sketch| told(sketch.sketch()))
+            .unwrap_or_default()
     }
 }
 

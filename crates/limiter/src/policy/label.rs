@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Block, Policy};
 use crate::attachments::Attachments;
-use crate::sketch::Sketch;
+use crate::tracked_sketch::TrackedSketch;
 use crate::{Quota, Scope};
 
 /// A quota's names, rule and scope, as verdicts and receipts tell them.
@@ -22,8 +22,8 @@ pub struct Label {
     /// The counters of its decisions. They stand here because each decision looks them up.
     #[cfg(feature = "metrics")]
     tally: Attachments,
-    /// The sketch of the callers that its policy denies most; nothing for a policy that is one too many.
-    sketch: OnceLock<Option<Arc<Sketch>>>,
+    /// The sketch of the callers that its policy denies most, in the first limiter that had one for it.
+    sketch: OnceLock<Arc<TrackedSketch>>,
     attached: Attachments,
 }
 
@@ -147,10 +147,15 @@ impl Label {
         &self.tally
     }
 
-    /// The sketch of its policy. The first call finds it.
+    /// The sketch that was kept for its policy. It may be of another limiter: clones of a policy share their labels.
     #[inline]
-    pub(crate) fn sketch(&self, find: impl FnOnce() -> Option<Arc<Sketch>>) -> Option<&Sketch> {
-        self.sketch.get_or_init(find).as_deref()
+    pub(crate) fn sketch(&self) -> Option<&TrackedSketch> {
+        self.sketch.get().map(|sketch| &**sketch)
+    }
+
+    /// Keeps the sketch of its policy, unless one is kept.
+    pub(crate) fn keep_sketch(&self, sketch: Arc<TrackedSketch>) {
+        self.sketch.get_or_init(|| sketch);
     }
 
     /// The rendered parts of answers.
