@@ -21,7 +21,8 @@ mod texts;
 mod violation;
 
 pub use self::answer_body::AnswerBody;
-pub(crate) use self::answers::{Answers, has_fields_on};
+pub use self::answers::Answers;
+pub(crate) use self::answers::has_fields_on;
 #[cfg(feature = "tonic")]
 pub use self::grpc::closed;
 #[cfg(feature = "tonic")]
@@ -30,6 +31,7 @@ pub use self::grpc::{Dialect, GrpcAnswers, GrpcCode, GrpcStatus};
 pub use self::headers::{HeaderForm, RateLimitHeaders};
 pub use self::into_answer::IntoAnswer;
 pub use self::jitter::Jitter;
+pub use self::member::refill_seconds;
 pub use self::plain_text::PlainText;
 pub use self::problem::ProblemJson;
 pub use self::refusal::{Refusal, RefusalReason};

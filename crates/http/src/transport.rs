@@ -9,9 +9,9 @@ pub use crate::annotation::entrance::{EntranceError, enter};
 pub use crate::annotation::name::of_route;
 #[cfg(feature = "axum")]
 pub use crate::annotation::site::{Owner, Site};
-pub use crate::answer::Dialect;
 #[cfg(feature = "tonic")]
 pub use crate::answer::closed;
+pub use crate::answer::{Answers, Dialect, refill_seconds};
 #[cfg(feature = "tonic")]
 pub use crate::layer::Deadline;
 pub use crate::layer::Passage;

@@ -140,6 +140,19 @@ impl PolicyVerdict {
         Receipt::of(&charge, &self.verdict, self.at?)
     }
 
+    /// A receipt of `n` that was spent without having been asked for, if the backend has the budget.
+    #[doc(hidden)]
+    pub fn receipt_of_spent(&self, key: &Key, n: u64) -> Option<Receipt> {
+        let charge = Charge {
+            scope: self.label.scope(),
+            quota: self.label.rule(),
+            key,
+            cost: n,
+            mode: self.mode,
+        };
+        Receipt::of(&charge, &Verdict::allowed(&charge, n, 0), self.at?)
+    }
+
     /// True if the charge is held until it is given back: see [`Concurrent`](crate::Concurrent).
     ///
     /// ```

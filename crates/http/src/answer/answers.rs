@@ -19,7 +19,7 @@ use super::{Jitter, RateLimitHeaders, Refusal, RefusalReason, Respond};
 
 /// The form of the answers of one layer.
 #[derive(Clone)]
-pub(crate) struct Answers {
+pub struct Answers {
     /// `None` stands for [`ProblemJson`].
     respond: Option<Arc<dyn Respond>>,
     headers: Option<RateLimitHeaders>,
@@ -114,7 +114,7 @@ impl Answers {
 
     /// Writes the state of budgets on a response.
     #[inline]
-    pub(crate) fn write(&self, headers: &mut HeaderMap, report: Report<'_>) {
+    pub fn write(&self, headers: &mut HeaderMap, report: Report<'_>) {
         if let Some(chosen) = &self.headers
             && write_fields(headers, report, chosen)
         {
@@ -123,7 +123,7 @@ impl Answers {
     }
 
     /// The whole answer to a refused request, in the protocol that the caller speaks.
-    pub(crate) fn refuse(
+    pub fn refuse(
         &self,
         reason: RefusalReason<'_>,
         report: Report<'_>,

@@ -25,8 +25,9 @@ pub(super) fn policy_member(name: &str, quota: &Quota) -> HeaderValue {
 /// The unit of a limit on how many at once, which has no window.
 const HELD: &str = "\"concurrent-requests\"";
 
-/// The time to refill an empty budget. In headers it is never zero.
-fn refill_seconds(quota: &Quota) -> u64 {
+/// The time to refill an empty budget, in whole seconds. In headers it is never zero.
+#[must_use]
+pub fn refill_seconds(quota: &Quota) -> u64 {
     let (capacity, limit) = (u128::from(quota.capacity()), u128::from(quota.limit()));
     let refill_us = match quota.unit() {
         // A part of a refill comes no sooner than a whole one.

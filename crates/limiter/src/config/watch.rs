@@ -49,6 +49,7 @@ pub fn watch<E: fmt::Display>(
         path: path.into(),
         read: Box::new(move |text| read(text).map_err(|error| error.to_string())),
         registry: Registry::new(),
+        adopt: Box::new(|_limiter| {}),
         loaded: FileContent::default(),
     }
 }
@@ -76,6 +77,7 @@ pub struct ConfigFile {
     path: PathBuf,
     read: Box<ReadText>,
     registry: Registry,
+    adopt: Box<dyn Fn(&Limiter) + Send + Sync>,
     loaded: FileContent,
 }
 
@@ -94,6 +96,14 @@ impl ConfigFile {
     /// Sets the closures and lists that the file may name.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
+        self
+    }
+
+    /// Calls this each time when the policies of a text have taken effect: now by [`start`](Self::start), and later when the file
+    /// has changed. What the file says besides policies takes effect here.
+    #[doc(hidden)]
+    pub fn adopting(mut self, adopt: impl Fn(&Limiter) + Send + Sync + 'static) -> Self {
+        self.adopt = Box::new(adopt);
         self
     }
 
@@ -176,10 +186,12 @@ impl ConfigFile {
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Result<Limiter, ReloadError> {
         let builder = self.load()?;
-        finish(builder).build().map_err(|error| {
+        let limiter = finish(builder).build().map_err(|error| {
             let text = self.loaded.text.as_deref().unwrap_or_default();
             ReloadError::of_text(&self.path, text, error.to_string())
-        })
+        })?;
+        (self.adopt)(&limiter);
+        Ok(limiter)
     }
 
     /// The configuration that was loaded last; an empty one before that.
@@ -342,6 +354,7 @@ impl Follower {
         // It counts the refusals of its own, and the caller those of the file.
         let replaced = self.limiter.replace_uncounted(policies);
         replaced.map_err(wrong)?;
+        (self.file.adopt)(&self.limiter);
         Ok((config, changed))
     }
 }

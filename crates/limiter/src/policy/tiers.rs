@@ -338,7 +338,9 @@ impl Policy {
     }
 
     /// True if a request under it may hold something until it is over, in whatever tier it is.
-    pub(crate) fn holds(&self) -> bool {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn holds(&self) -> bool {
         self.quotas().any(Quota::is_held)
     }
 

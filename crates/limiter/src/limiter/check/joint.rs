@@ -16,6 +16,7 @@ use crate::limiter::entry::Entrant;
 use crate::limiter::planning::Question;
 use crate::limiter::{Admission, Judgement, Limiter, MOST_LOG_ENTRIES, PendingAdmission, Ruling};
 use crate::policy::Rank;
+use crate::report::Report;
 use crate::{Block, Key, Policy};
 
 /// Several [checks](Check) as one decision, to be awaited: see [`Limiter::check_all`]. Dropped before its end it gives back what
@@ -203,6 +204,7 @@ pub struct JointOutcome {
 /// The decision on one of the checks.
 #[derive(Debug)]
 struct CheckAnswer {
+    key: Key,
     verdicts: Range<usize>,
     is_enforced: bool,
 }
@@ -240,6 +242,7 @@ impl JointOutcome {
             _ => None,
         };
         let parts_answered = parts.iter().map(|part| CheckAnswer {
+            key: part.key.clone(),
             verdicts: part.verdicts(decided),
             is_enforced: !part.policy.shadow,
         });
@@ -409,6 +412,35 @@ impl JointOutcome {
     #[must_use]
     pub fn is_shed(&self) -> bool {
         self.outcome.is_shed()
+    }
+
+    /// The verdicts on all of the checks with the names of their quotas.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn report(&self) -> Report<'_> {
+        match &self.outcome {
+            Outcome::Decided { ledger, .. } => ledger.report(),
+            _ => Report::default(),
+        }
+    }
+
+    /// The verdicts on one of the checks with the names of their quotas.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn report_of(&self, check: usize) -> Report<'_> {
+        let verdicts = self.parts.get(check).map(|part| part.verdicts.clone());
+        let verdicts = verdicts.and_then(|place| self.report().verdicts().get(place));
+        Report::of(verdicts.unwrap_or_default())
+    }
+
+    /// Receipts of `n`, by which [`Limiter::debit`] takes from the budgets of one of the checks what was spent without having been
+    /// asked for. None for budgets of this process, which decide while the backend fails.
+    #[doc(hidden)]
+    pub fn receipts_of_spent(&self, check: usize, n: u64) -> impl Iterator<Item = Receipt> {
+        let key = self.parts.get(check).map(|part| &part.key);
+        let verdicts = self.report_of(check).verdicts().iter();
+        let quotas = verdicts.filter(|one| !one.is_ban());
+        quotas.filter_map(move |one| one.receipt_of_spent(key?, n))
     }
 
     /// The receipts of the charges in the order of the checks, and then those of their ids: see
