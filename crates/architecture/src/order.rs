@@ -15,6 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["tollgate-http"],
     &["tollgate-grpc"],
     &["tollgate"],
+    &["tollgate-server"],
     &["tollgate-cli"],
 ];
 

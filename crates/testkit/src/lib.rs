@@ -1,7 +1,7 @@
 //! Real servers for tests, and with the feature `grpc` a service for them to serve.
 //!
 //! Redis: alone, behind TLS, watched by Sentinels or in a cluster, and failing networks between them. Each has its own free
-//! port, socket and folder, and is gone when it is dropped. So is nginx.
+//! port, socket and folder, and is gone when it is dropped. So are nginx and Envoy.
 //!
 //! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
 
@@ -15,6 +15,7 @@
 mod binary;
 mod clock;
 mod cluster;
+mod envoy;
 mod log;
 #[cfg(feature = "models")]
 pub mod models;
@@ -31,6 +32,7 @@ mod tls;
 pub use binary::server_binary;
 pub use clock::shift_clock;
 pub use cluster::Cluster;
+pub use envoy::Envoy;
 pub use log::Log;
 pub use network::{Network, Weather};
 pub use nginx::Nginx;

@@ -1,0 +1,99 @@
+//! Envoy's rate limit service: a request of descriptors becomes one decision of the limiter, and the decision an answer.
+
+mod answer;
+mod asked;
+
+use std::sync::Arc;
+
+use tollgate::CheckError;
+use tonic::{Request, Response, Status};
+
+use self::answer::Writer;
+use self::asked::Asked;
+use crate::counts::Tally;
+use crate::live::Live;
+use crate::proto::rate_limit_service_server::RateLimitService;
+use crate::proto::{RateLimitRequest, RateLimitResponse};
+
+/// The service, for as many connections as there are.
+#[derive(Clone, Debug)]
+pub(crate) struct EnvoyService {
+    live: Arc<Live>,
+    writer: Arc<Writer>,
+}
+
+/// The attempts at a decision while the policies and the rules of a new configuration take effect one after the other, which takes
+/// microseconds.
+const ATTEMPTS: usize = 100;
+
+impl EnvoyService {
+    pub(crate) fn new(live: Arc<Live>) -> Self {
+        Self {
+            live,
+            writer: Arc::default(),
+        }
+    }
+
+    async fn decide(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+        let mut attempt = 1;
+        loop {
+            match self.try_decide(request).await {
+                Err(CheckError::UnknownPolicy { .. }) if attempt < ATTEMPTS => {
+                    attempt += 1;
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => return Err(self.failure(&error)),
+                Ok(answer) => return answer,
+            }
+        }
+    }
+
+    /// A decision, unless the check has no answer.
+    async fn try_decide(
+        &self,
+        request: &RateLimitRequest,
+    ) -> Result<Result<RateLimitResponse, Status>, CheckError> {
+        let (limiter, counts) = (&self.live.limiter, &self.live.counts);
+        let rules = self.live.rules.load_full();
+        let asked = match Asked::of(request, &rules, limiter) {
+            Ok(asked) => asked,
+            Err(reason) => {
+                counts.add(Tally::Invalid);
+                return Ok(Err(Status::invalid_argument(reason)));
+            }
+        };
+        let outcome = limiter.check_all(asked.checks(limiter)).await?;
+        asked.debit(limiter, &outcome, counts);
+        asked.count(request, &outcome, counts);
+        Ok(Ok(self.writer.write(&asked, &outcome)))
+    }
+
+    /// The answer to a request that has no decision.
+    fn failure(&self, error: &CheckError) -> Status {
+        match error {
+            CheckError::Unavailable(_) | CheckError::TierUnknown { .. } => {
+                self.live.counts.add(Tally::Undecided);
+                Status::unavailable(error.to_string())
+            }
+            // The configuration is being replaced.
+            CheckError::UnknownPolicy { .. } => {
+                self.live.counts.add(Tally::Undecided);
+                Status::unavailable("the rules and the policies are being replaced")
+            }
+            _ => {
+                self.live.counts.add(Tally::Invalid);
+                Status::invalid_argument(error.to_string())
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl RateLimitService for EnvoyService {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        self.decide(request.get_ref()).await.map(Response::new)
+    }
+}

@@ -1,0 +1,40 @@
+//! Rate limits for gateways: the budgets of Rust services, in front of whatever stands behind Envoy.
+//!
+//! A gateway asks over the network, and the limiter of the library decides, in the same way and from the same budgets as a layer in
+//! a service does. The file says which policies there are and which descriptors of Envoy charge them:
+//!
+//! ```toml
+//! [[policies]]
+//! name = "login"
+//! quotas = "5/min"
+//! on_demand = true
+//!
+//! [[envoy]]
+//! domain = "shop"
+//! descriptor = [{ key = "generic_key", value = "login" }, { key = "remote_address" }]
+//! policy = "login"
+//! ```
+//!
+//! A descriptor ("generic_key", "login"), ("remote_address", "203.0.113.7") charges the policy `login`, and the identity is the
+//! address: the values that the rule leaves open. All descriptors of one request are one decision: all of their budgets are
+//! charged, or none is.
+//!
+//! The program `tollgate-server` is [`Gateway`] with arguments. The [guide] has a configuration of Envoy that works.
+//!
+//! [guide]: https://github.com/tollgate-rs/tollgate/blob/main/docs/gateways.md
+
+mod config;
+mod counts;
+mod envoy;
+mod gateway;
+mod live;
+#[doc(hidden)]
+pub mod proto;
+#[allow(
+    dead_code,
+    reason = "the rest is for files of envoy/ratelimit, which come next"
+)]
+mod rules;
+
+pub use self::counts::Counts;
+pub use self::gateway::Gateway;

@@ -1,0 +1,98 @@
+//! The program `tollgate-server`: answers Envoy by a configuration file.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::net::TcpListener;
+use tollgate::{LimiterBuilder, RedisBackend};
+use tollgate_server::Gateway;
+use tracing_subscriber::EnvFilter;
+
+/// Answers Envoy's rate limit service with the budgets of a configuration file.
+///
+/// The file is read again when it changes; if it is wrong then, what was before holds. RUST_LOG chooses what is logged, as in
+/// RUST_LOG=debug.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// The file with policies and rules, in TOML.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The address on which Envoy asks.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    listen: SocketAddr,
+    /// The Redis that has the budgets: redis://[user:password@]host[:port][/database], or rediss:// for TLS. Without one, the
+    /// budgets are in this process alone.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TOLLGATE_REDIS_URL",
+        hide_env_values = true
+    )]
+    redis: Option<String>,
+    /// The beginning of the names of keys in Redis, as the services have it.
+    #[arg(long, value_name = "PREFIX", default_value = "tollgate")]
+    prefix: String,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .init();
+    match run(&arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            tracing::error!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<(), String> {
+    let redis = match &arguments.redis {
+        None => None,
+        Some(url) => {
+            let backend = RedisBackend::builder(url).prefix(&arguments.prefix);
+            let backend = backend.client_name("tollgate-server").connect().await;
+            Some(backend.map_err(|error| format!("redis: {error}"))?)
+        }
+    };
+    let finish = |builder: LimiterBuilder| match redis {
+        Some(backend) => builder.backend(backend),
+        None => builder,
+    };
+    let gateway = Gateway::start(&arguments.config, finish).map_err(|error| error.to_string())?;
+    let listen = arguments.listen;
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.map_err(|error| format!("--listen {listen}: {error}"))?;
+    let address = listener.local_addr().unwrap_or(listen);
+    tracing::info!(%address, "Envoy may ask");
+    let served = gateway.serve(listener, stopped()).await;
+    served.map_err(|error| format!("{address}: {error}"))?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Waits for the signal that ends the program.
+async fn stopped() {
+    let interrupted = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    if let Ok(mut terminated) =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+    {
+        tokio::select! {
+            _ = interrupted => {}
+            _ = terminated.recv() => {}
+        }
+        return;
+    }
+    drop(interrupted.await);
+}

@@ -1,0 +1,256 @@
+//! A real Envoy asks, with the configuration of the docs, and a real client of HTTP sees what comes of it.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tollgate_server::Gateway;
+use tollgate_testkit::Envoy;
+
+const GUIDE: &str = include_str!("../../../docs/gateways.md");
+
+/// A machine that builds beside the test takes its time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The first example of this language in the guide.
+fn example(language: &str) -> String {
+    let (_, behind) = GUIDE.split_once(&format!("```{language}\n")).unwrap();
+    behind.split_once("```").unwrap().0.to_owned()
+}
+
+/// The configuration file of a gateway, in a folder that is removed after the test.
+struct File {
+    folder: TempDir,
+}
+
+impl File {
+    fn of(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Self { folder };
+        fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("gateway.toml")
+    }
+}
+
+/// A gateway that serves until it is stopped.
+struct Served {
+    gateway: Arc<Gateway>,
+    stop: oneshot::Sender<()>,
+    end: JoinHandle<std::io::Result<()>>,
+}
+
+impl Served {
+    async fn start(path: PathBuf, address: SocketAddr) -> Self {
+        let gateway = Arc::new(Gateway::start(path, |builder| builder).unwrap());
+        let listener = TcpListener::bind(address).await.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let serving = Arc::clone(&gateway);
+        let end = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            serving.serve(listener, stopped).await
+        });
+        Self { gateway, stop, end }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.end.await.unwrap().unwrap();
+    }
+}
+
+/// An address that is free.
+async fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// The service behind Envoy.
+async fn shop() -> SocketAddr {
+    let app = Router::new().fallback(|| async { "served" });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+/// An Envoy with the configuration of the guide, in which some words are others.
+async fn envoy(server: SocketAddr, words: &[(&str, &str)]) -> Envoy {
+    let shop = shop().await;
+    let mut configuration = example("yaml");
+    for (guide, test) in words {
+        assert!(configuration.contains(guide), "the guide has {guide}");
+        configuration = configuration.replace(guide, test);
+    }
+    let port = |of: &str, port: u16| (format!("port_value: {of}"), format!("port_value: {port}"));
+    for (guide, test) in [port("8080", shop.port()), port("8081", server.port())] {
+        configuration = configuration.replace(&guide, &test);
+    }
+    let start = move || Envoy::start(|port| configuration.replace("10000", &port.to_string()));
+    tokio::task::spawn_blocking(start).await.unwrap()
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    /// The values of a field, in their order.
+    fn field(&self, name: &str) -> Vec<&str> {
+        let fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        let of_name = fields.filter(|(field, _)| field.eq_ignore_ascii_case(name));
+        of_name.map(|(_, value)| value).collect()
+    }
+}
+
+async fn get(envoy: &Envoy, path: &str, field: &str) -> Answer {
+    let mut connection = TcpStream::connect(envoy.address()).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: shop\r\n{field}connection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    Answer {
+        status: head[9..12].parse().unwrap(),
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoy_limits_by_the_configuration_of_the_guide() {
+    let file = File::of(&example("toml"));
+    let address = free_address().await;
+    let served = Served::start(file.path(), address).await;
+    let envoy = envoy(address, &[]).await;
+
+    // The generic key and the address of the caller.
+    for left in (0..5).rev() {
+        let passed = get(&envoy, "/login", "").await;
+        assert_eq!(
+            (passed.status, &*passed.body),
+            (200, "served"),
+            "{passed:?}"
+        );
+        assert_eq!(passed.field("ratelimit-policy"), ["\"login\";q=5;w=3600"]);
+        let state = passed.field("ratelimit")[0].to_owned();
+        assert!(
+            state.starts_with(&format!("\"login\";r={left};t=")),
+            "{state}"
+        );
+        assert_eq!(
+            passed.field("x-ratelimit-limit"),
+            ["5, 5;w=3600;name=\"login\""]
+        );
+        assert_eq!(passed.field("x-ratelimit-remaining"), [left.to_string()]);
+    }
+    let refused = get(&envoy, "/login", "").await;
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert_eq!(refused.field("content-type"), ["application/problem+json"]);
+    assert_eq!(refused.field("cache-control"), ["no-store"]);
+    let wait: u64 = refused.field("retry-after")[0].parse().unwrap();
+    assert!((1..=720).contains(&wait), "{wait}");
+    assert_eq!(
+        refused.field("ratelimit"),
+        [format!("\"login\";r=0;t={wait}")]
+    );
+    assert_eq!(refused.field("x-ratelimit-remaining"), ["0"]);
+    assert_eq!(refused.field("x-ratelimit-reset"), [wait.to_string()]);
+    let problem: serde_json::Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(problem["status"], 429);
+    assert_eq!(problem["violated-policies"], serde_json::json!(["login"]));
+
+    // A header, whose values are identities of their own.
+    for key in ["alice", "bob"] {
+        let field = format!("x-api-key: {key}\r\n");
+        for _ in 0..20 {
+            assert_eq!(get(&envoy, "/things", &field).await.status, 200);
+        }
+        assert_eq!(get(&envoy, "/things", &field).await.status, 429);
+    }
+    // Without the header there is no descriptor.
+    assert_eq!(get(&envoy, "/things", "").await.status, 200);
+
+    // A policy on trial is shown, and refuses no request.
+    for _ in 0..3 {
+        assert_eq!(get(&envoy, "/search?q=x", "").await.status, 200);
+    }
+    let over = get(&envoy, "/search?q=x", "").await;
+    assert_eq!(over.status, 200, "{over:?}");
+    assert_eq!(over.field("x-ratelimit-remaining"), ["0"]);
+
+    let counts = served.gateway.counts();
+    assert_eq!((counts.passed, counts.refused), (5 + 40 + 4, 3));
+    assert_eq!(
+        (counts.invalid, counts.undecided, counts.unknown_descriptors),
+        (0, 0, 0)
+    );
+    served.stop().await;
+}
+
+/// Asks until this status comes.
+async fn until(envoy: &Envoy, path: &str, status: u16) {
+    let begun = Instant::now();
+    loop {
+        let answer = get(envoy, path, "").await;
+        if answer.status == status {
+            return;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{status} does not come: {answer:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoy_goes_on_without_the_server_and_finds_it_again() {
+    let file = File::of(&example("toml"));
+    let address = free_address().await;
+    let served = Served::start(file.path(), address).await;
+    let open = envoy(address, &[]).await;
+    let closed = envoy(
+        address,
+        &[("failure_mode_deny: false", "failure_mode_deny: true")],
+    )
+    .await;
+    for _ in 0..5 {
+        assert_eq!(get(&open, "/login", "").await.status, 200);
+    }
+    assert_eq!(get(&open, "/login", "").await.status, 429);
+    // Both ask one server, and so have one budget.
+    assert_eq!(get(&closed, "/login", "").await.status, 429);
+
+    served.stop().await;
+    until(&open, "/login", 200).await;
+    until(&closed, "/login", 500).await;
+
+    // Back again, with its memory lost: five pass, in one of them or the other.
+    let served = Served::start(file.path(), address).await;
+    until(&closed, "/login", 200).await;
+    until(&open, "/login", 429).await;
+    until(&closed, "/login", 429).await;
+    served.stop().await;
+}
