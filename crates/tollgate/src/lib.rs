@@ -265,6 +265,7 @@ pub mod __frames {
 #[doc = include_str!("../../../docs/configuration.md")]
 #[doc = include_str!("../../../docs/counting.md")]
 #[doc = include_str!("../../../docs/operating/metrics.md")]
+#[doc = include_str!("../../../docs/operating/traces.md")]
 #[doc = include_str!("../../../docs/pressure.md")]
 #[doc = include_str!("../../../docs/stated_quotas.md")]
 #[doc = include_str!("../../../docs/waiting.md")]

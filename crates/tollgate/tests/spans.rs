@@ -9,6 +9,7 @@
 mod common;
 
 use std::fmt;
+use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 
 use tollgate::key::Header;
@@ -127,6 +128,170 @@ fn a_span_that_declares_the_fields_gets_the_verdict_that_says_most() {
         let made = spans.0.lock().unwrap().made;
         assert_eq!(made, 5);
     });
+}
+
+/// The results on the page, each with a case below.
+fn documented() -> Vec<String> {
+    let page = include_str!("../../../docs/operating/traces.md");
+    let (_, table) = page
+        .split_once("| `rate_limit.result` | meaning |")
+        .unwrap();
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with("| `"));
+    rows.map(|row| row.split('`').nth(1).unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_result_on_the_page_is_found_on_a_span() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use common::failing::Failing;
+    use common::tokio_clock::in_tokio_time;
+    use common::{Strict, from};
+    use tollgate::key::KeyList;
+    use tollgate::{
+        Ban, Block, Concurrent, Key, OnFailure, OnMissing, OnUnknown, Once, PressureGauge,
+        RateLimitLayer, Share, Switch, Tiers,
+    };
+    use tower::{Layer as _, ServiceExt};
+    use tracing::Instrument;
+
+    // given a policy for each result
+    let minute = Duration::from_secs(60);
+    let policy = |name: &str| Policy::new(name, Quota::per_hour(1)).on_demand();
+    let list = |key: &str| [key].into_iter().collect::<KeyList>();
+    let away = |_: Key| async { Err::<Option<String>, _>("a database that is away") };
+    let tiers = Tiers::by_async(minute, away).tier("gold", Quota::per_hour(9));
+    let keyed = Policy::new("keyed", Quota::per_hour(9)).route("/keyed");
+    let (gauge, fails) = (PressureGauge::new(), Arc::new(AtomicBool::new(false)));
+    let limiter = Limiter::builder()
+        .policy(policy("api"))
+        .policy(policy("guarded").ban(Ban::after(2, minute)))
+        .policy(Policy::new("slow", Quota::per_minute(1).wait_up_to(minute)).on_demand())
+        .policy(Policy::new("places", Concurrent::at_most(1).wait_up_to(minute)).on_demand())
+        .policy(policy("orders").once(Once::default()))
+        .policy(policy("listed").block_keys(list("alice"), Block::Forbidden))
+        .policy(policy("exempt").exempt_keys(list("alice")))
+        .policy(policy("switched"))
+        .policy(policy("tiered").tiers(tiers.on_unknown(OnUnknown::Deny)))
+        .policy(policy("open"))
+        .policy(policy("closed").on_failure(OnFailure::Deny))
+        .policy(policy("local").on_failure(OnFailure::Local(Share::WHOLE)))
+        .policy(keyed.key(Header::new("x-key")).on_missing(OnMissing::Deny))
+        .classes(["normal", "batch"], Header::new("x-class"))
+        .shed(&gauge, [("batch", 0.5)])
+        .backend(Failing(in_tokio_time(), Arc::clone(&fails)))
+        .build()
+        .unwrap();
+    limiter.switch("switched", Switch::Off).unwrap();
+    let spans = Spans::default();
+    let subscriber = tracing_subscriber::registry().with(spans.clone());
+    let _listening = tracing::subscriber::set_default(subscriber);
+    let declared = || {
+        tracing::info_span!(
+            "request",
+            rate_limit.policy = Empty,
+            rate_limit.result = Empty
+        )
+    };
+    let told = |policy: &str| {
+        let mut fields = spans.take().into_iter();
+        let is_about = |field: &String| *field == format!("rate_limit.policy={policy:?}");
+        assert!(fields.next().is_none_or(|field| is_about(&field)));
+        let result = fields.next()?;
+        let result = result.strip_prefix("rate_limit.result=")?;
+        Some(result.trim_matches('"').to_owned())
+    };
+    let check = async |policy: &str| {
+        // Some are refused by an error.
+        let check = limiter.check(policy, "alice").into_future();
+        let _ruled = check.instrument(declared()).await;
+        told(policy)
+    };
+    let acquire = async |policy: &str| {
+        let acquire = limiter.acquire(policy, "alice").into_future();
+        let _acquired = acquire.instrument(declared()).await.unwrap();
+        told(policy)
+    };
+
+    // when
+    let mut results = vec![
+        check("api").await,
+        check("api").await,
+        check("guarded").await,
+        check("guarded").await,
+        check("guarded").await,
+        acquire("slow").await,
+        acquire("slow").await,
+        check("listed").await,
+        check("tiered").await,
+    ];
+    for _ in 0..2 {
+        let order = limiter.check("orders", "alice").id("7").into_future();
+        let _ordered = order.instrument(declared()).await.unwrap();
+        results.push(told("orders"));
+    }
+    let place = limiter.acquire("places", "alice").await.unwrap();
+    let frees = async {
+        tokio::time::sleep(minute / 2).await;
+        drop(place);
+    };
+    let waits = limiter.acquire("places", "alice").into_future();
+    let (_placed, ()) = tokio::join!(waits.instrument(declared()), frees);
+    results.push(told("places"));
+    for (path, policy, pressure) in [("/keyed", "keyed", 0.0), ("/else", "", 0.9)] {
+        gauge.set(pressure);
+        let mut request = from("10.0.0.1");
+        *request.uri_mut() = path.parse().unwrap();
+        let service = RateLimitLayer::new(&limiter).layer(Strict::default());
+        let _answer = service.oneshot(request).instrument(declared()).await;
+        results.push(told(policy));
+    }
+    gauge.set(0.0);
+    // These say nothing: another policy may have more to say.
+    assert_eq!(
+        [check("exempt").await, check("switched").await],
+        [None, None]
+    );
+    fails.store(true, Ordering::Relaxed);
+    results.extend([
+        check("open").await,
+        check("closed").await,
+        check("local").await,
+        check("local").await,
+    ]);
+
+    // then
+    let results: Vec<_> = results.into_iter().map(Option::unwrap).collect();
+    assert_eq!(
+        results,
+        [
+            "allowed",
+            "denied",
+            "allowed",
+            "denied",
+            "banned",
+            "allowed",
+            "waited",
+            "blocked",
+            "tier_unknown",
+            "allowed",
+            "replayed",
+            "waited",
+            "unidentified",
+            "shed",
+            "passed_undecided",
+            "refused_undecided",
+            "allowed_by_share",
+            "denied_by_share",
+        ]
+    );
+    let found: std::collections::BTreeSet<_> = results.into_iter().collect();
+    assert_eq!(found, documented().into_iter().collect());
 }
 
 /// As a service has it: the span of the request around the layer, and a decision that comes later.

@@ -4,7 +4,7 @@ use tollgate_core::{Decision, Mode, Outcome, Verdict};
 use tracing::Span;
 
 use super::event::{Cause, Origin};
-use super::plan::Entries;
+use super::plan::{Entries, Payer};
 use crate::policy::Limit;
 
 /// Writes the decision that says most about the request into the present span, if that declares the fields.
@@ -16,11 +16,16 @@ pub(super) fn decided(entries: Entries<'_>, decision: &Decision, origin: Origin)
     let Some(span) = marked() else {
         return;
     };
-    let asked = entries.quotas().zip(decision.verdicts());
-    let counting = asked.filter(|((limit, _, mode), verdict)| {
+    let policies = entries.decided(decision);
+    let asked = policies.flat_map(|(payer, own, is_replay)| {
+        let policy = (payer, own, origin.of(is_replay));
+        let decided = payer.limits().iter().zip(own);
+        decided.map(move |(limit, verdict)| (limit, verdict, policy))
+    });
+    let counting = asked.filter(|(limit, verdict, (payer, ..))| {
         let is_asked = verdict.outcome() != Outcome::Unknown;
         let is_silent_ban = limit.quota.is_ban() && !verdict.is_denied();
-        *mode == Mode::Enforce && is_asked && !is_silent_ban
+        payer.mode() == Mode::Enforce && is_asked && !is_silent_ban
     });
     let tightest = counting.reduce(|best, one| {
         if one.1.is_tighter_than(best.1) {
@@ -29,11 +34,11 @@ pub(super) fn decided(entries: Entries<'_>, decision: &Decision, origin: Origin)
             best
         }
     });
-    let Some(((limit, ..), verdict)) = tightest else {
+    let Some((limit, verdict, (payer, own, origin))) = tightest else {
         return;
     };
     span.record("rate_limit.policy", limit.label.policy());
-    span.record("rate_limit.result", result_of(limit, verdict, origin));
+    span.record("rate_limit.result", result_of(payer, own, origin));
     span.record("rate_limit.remaining", verdict.remaining());
     if let Some(wait) = verdict.retry_after() {
         // Rounded up, as callers are told.
@@ -42,13 +47,22 @@ pub(super) fn decided(entries: Entries<'_>, decision: &Decision, origin: Origin)
     }
 }
 
-fn result_of(limit: &Limit, verdict: &Verdict, origin: Origin) -> &'static str {
-    if verdict.is_denied() {
-        "denied"
-    } else if verdict.wait().is_zero() && !origin.has_waited_for(&limit.quota) {
-        "allowed"
-    } else {
-        "waited"
+/// The result of a policy, in the words of the metrics.
+fn result_of(payer: Payer<'_>, own: &[Verdict], origin: Origin) -> &'static str {
+    let decided = || payer.limits().iter().zip(own);
+    let is_denied = own.iter().any(Verdict::is_denied);
+    let is_banned = || decided().any(|(limit, one)| limit.quota.is_ban() && one.is_denied());
+    let waits = |(limit, one): (&Limit, &Verdict)| {
+        !one.wait().is_zero() || origin.has_waited_for(&limit.quota)
+    };
+    match (origin.cause, is_denied) {
+        (Cause::Local, true) => "denied_by_share",
+        (Cause::Local, false) => "allowed_by_share",
+        (Cause::Replayed, _) => "replayed",
+        (_, true) if is_banned() => "banned",
+        (_, true) => "denied",
+        (_, false) if decided().any(waits) => "waited",
+        (_, false) => "allowed",
     }
 }
 
