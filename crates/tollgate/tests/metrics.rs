@@ -1,4 +1,4 @@
-//! Metrics: each decision counts once, a recorder that comes later is found, and the page says what the code does.
+//! Metrics: each decision counts once, states are those of now, and a recorder that comes later is found.
 
 #![cfg(all(feature = "axum", feature = "metrics"))]
 #![allow(
@@ -9,24 +9,17 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-use std::sync::Mutex;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use common::figured::Figured;
 use common::{Strict, at_a_standstill, from};
-use metrics::{
-    Counter, Gauge, Histogram, Key as MetricKey, KeyName, Metadata, Recorder, SharedString, Unit,
-};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tokio::time::sleep;
 use tollgate::key::{Global, KeyList};
 use tollgate::{
-    Answer, Backend, BackendError, Ban, Block, Capabilities, Charge, Concurrent, Decision,
-    FailureKind, Figure, Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, OnMissing,
-    OnUnknown, Once, Policy, PressureGauge, Quota, RateLimitLayer, Receipt, Scope, Share, Switch,
-    Tiers, key,
+    Ban, Block, Concurrent, Key, Limiter, LimiterBuilder, MemoryBackend, OnFailure, OnMissing,
+    OnUnknown, Once, Policy, PressureGauge, Quota, RateLimitLayer, Share, Switch, Tiers, key,
 };
 use tower::{Layer, ServiceExt};
 
@@ -115,6 +108,116 @@ async fn a_recorder_that_is_installed_after_the_limiter_hears_of_what_follows() 
         ["policy=api,kind=enforced,result=allowed 2"]
     );
     assert_eq!(value(&page, "rate_limiting_keys"), Some(1.0));
+}
+
+/// A rate needs a beginning: a series that begins with 1 has lost its first request.
+#[tokio::test]
+async fn the_first_page_has_the_series_of_requests_that_have_not_come_yet() {
+    for is_late in [false, true] {
+        let (recorder, page) = recorder();
+        let limiter = || {
+            let trial = Policy::new("trial", Quota::per_hour(9)).shadow();
+            metered()
+                .policies([Policy::new("api", ["9/s", "90/h"]), trial])
+                .build()
+                .unwrap()
+        };
+        let early = (!is_late).then(|| {
+            let limited = metrics::with_local_recorder(&recorder, limiter);
+            (limited, metrics::set_default_local_recorder(&recorder))
+        });
+        let (limiter, _installed) =
+            early.unwrap_or_else(|| (limiter(), metrics::set_default_local_recorder(&recorder)));
+
+        limiter.publish_metrics();
+
+        let page = page.render();
+        let lines = page.lines();
+        let series = lines.filter(|line| line.starts_with("rate_limiting_decisions_total"));
+        let series: BTreeSet<_> = series.collect();
+        let expected = [("api", "enforced"), ("trial", "trial")].map(|(policy, kind)| {
+            ["allowed", "denied"].map(|result| {
+                format!(
+                    "rate_limiting_decisions_total{{policy=\"{policy}\",kind=\"{kind}\",result=\"{result}\"}} 0"
+                )
+            })
+        });
+        let expected: BTreeSet<_> = expected.iter().flatten().map(String::as_str).collect();
+        assert_eq!(series, expected, "{is_late}");
+    }
+}
+
+/// The numbers of now, and not those of the page before.
+#[tokio::test]
+async fn requests_that_wait_and_policies_that_are_switched_are_states() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let minute = Duration::from_secs(60);
+    let limiter = metered()
+        .policy(Policy::new("places", Concurrent::at_most(1).wait_up_to(minute)).on_demand())
+        .policy(Policy::new("api", Quota::per_hour(9)).on_demand())
+        .build()
+        .unwrap();
+    let states = || {
+        limiter.publish_metrics();
+        [
+            "waiting_requests",
+            "switched_policies{switch=\"shadow\"}",
+            "switched_policies{switch=\"off\"}",
+        ]
+        .map(|name| value(&page, &format!("rate_limiting_{name}")).unwrap())
+    };
+    assert_eq!(states(), [0.0, 0.0, 0.0]);
+
+    let place = limiter.acquire("places", "alice").await.unwrap();
+    let waits = async {
+        let _placed = limiter.acquire("places", "alice").await.unwrap();
+    };
+    let looks = async {
+        tokio::task::yield_now().await;
+        assert_eq!(states(), [1.0, 0.0, 0.0]);
+        drop(place);
+    };
+    tokio::join!(waits, looks);
+    assert_eq!(states(), [0.0, 0.0, 0.0]);
+
+    for (switch, expected) in [
+        (Switch::Off, [0.0, 0.0, 1.0]),
+        (Switch::Shadow, [0.0, 1.0, 0.0]),
+        (Switch::On, [0.0, 0.0, 0.0]),
+    ] {
+        limiter.switch("api", switch).unwrap();
+        assert_eq!(states(), expected, "{switch:?}");
+    }
+    limiter.switch_all(Switch::Off);
+    assert_eq!(states(), [0.0, 0.0, 2.0]);
+
+    // One without a policy of its own has those of its handlers.
+    let without = metered().allow_no_policies().build().unwrap();
+    without.switch_all(Switch::Shadow);
+    without.publish_metrics();
+    let shadow = value(&page, "rate_limiting_switched_policies{switch=\"shadow\"}");
+    assert_eq!(shadow, Some(1.0));
+}
+
+/// It decides nothing: no request depended on it.
+#[tokio::test]
+async fn a_probe_counts_as_a_trial() {
+    let (recorder, page) = recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let limiter = metered().policy(Policy::new("api", Quota::per_hour(1)));
+    let limiter = limiter.build().unwrap();
+
+    ask(&limiter, "api", "alice").await;
+    let _probed = limiter.check("api", "alice").probe().await.unwrap();
+
+    assert_eq!(
+        decisions(&page),
+        [
+            "policy=api,kind=enforced,result=allowed 1",
+            "policy=api,kind=trial,result=denied 1",
+        ]
+    );
 }
 
 #[tokio::test]
@@ -401,181 +504,4 @@ async fn the_share_of_the_fullest_budget_is_measured_at_each_decision() {
         let series = format!("rate_limiting_budget_used_ratio_bucket{{{labels},le=\"{bound}\"}}");
         assert_eq!(value(&page, &series), Some(below), "{series}");
     }
-}
-
-/// A backend that has every figure and fails every decision.
-#[derive(Debug)]
-struct Figured(MemoryBackend);
-
-impl Backend for Figured {
-    fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
-        let error = BackendError::new(FailureKind::Unreachable, "gone");
-        Answer::later(async { Err(error) })
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        // Each has a value of its own.
-        for (figure, value) in [
-            Figure::Calls,
-            Figure::Requests,
-            Figure::BytesOut,
-            Figure::BytesIn,
-            Figure::LostGiveBacks,
-            Figure::Held,
-            Figure::LostLeases,
-            Figure::Reclaimed,
-            Figure::ServersAway,
-            Figure::Keys,
-            Figure::Evicted,
-        ]
-        .into_iter()
-        .zip(101..)
-        {
-            tell(figure, value);
-        }
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-}
-
-/// Keeps what it is told about each metric: its type, its unit and its labels.
-#[derive(Default)]
-struct Catalogue(Mutex<BTreeMap<String, Row>>);
-
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Row {
-    kind: &'static str,
-    unit: String,
-    labels: BTreeSet<String>,
-}
-
-impl Catalogue {
-    fn describe(&self, name: &KeyName, kind: &'static str, unit: Option<Unit>, help: &str) {
-        assert!(help.ends_with('.'), "{help}");
-        let mut rows = self.0.lock().unwrap();
-        let row = rows.entry(name.as_str().to_owned()).or_default();
-        (row.kind, row.unit) = (kind, unit.unwrap().as_str().to_owned());
-    }
-
-    fn register(&self, key: &MetricKey) {
-        let mut rows = self.0.lock().unwrap();
-        let labels = key.labels().map(|label| label.key().to_owned());
-        rows.get_mut(key.name()).unwrap().labels.extend(labels);
-    }
-}
-
-impl Recorder for Catalogue {
-    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.describe(&name, "counter", unit, &help);
-    }
-
-    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.describe(&name, "gauge", unit, &help);
-    }
-
-    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.describe(&name, "histogram", unit, &help);
-    }
-
-    fn register_counter(&self, key: &MetricKey, _metadata: &Metadata<'_>) -> Counter {
-        self.register(key);
-        Counter::noop()
-    }
-
-    fn register_gauge(&self, key: &MetricKey, _metadata: &Metadata<'_>) -> Gauge {
-        self.register(key);
-        Gauge::noop()
-    }
-
-    fn register_histogram(&self, key: &MetricKey, _metadata: &Metadata<'_>) -> Histogram {
-        self.register(key);
-        Histogram::noop()
-    }
-}
-
-/// The rows of the tables of the page whose first cell is code, each cell without its backticks.
-fn documented() -> Vec<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating/metrics.md");
-    let text = fs::read_to_string(path).unwrap();
-    let lines = text.lines().filter(|line| line.starts_with("| `"));
-    let cells = |line: &str| {
-        let cells = line.trim_matches('|').split('|');
-        cells
-            .map(|cell| cell.trim().trim_matches('`').to_owned())
-            .collect()
-    };
-    lines.map(cells).collect()
-}
-
-#[tokio::test]
-async fn the_page_lists_each_metric_with_its_type_unit_and_labels() {
-    // given
-    let catalogue = Catalogue::default();
-    let _installed = metrics::set_default_local_recorder(&catalogue);
-    let limiter = Limiter::builder().policy(Policy::new("api", Quota::per_hour(1)));
-    let limiter = limiter.backend(Figured(MemoryBackend::new())).metrics();
-    let limiter = limiter.build().unwrap();
-
-    // when
-    ask(&limiter, "api", "alice").await;
-    limiter.publish_metrics();
-
-    // then
-    let mut pages = BTreeMap::new();
-    for row in documented().into_iter().filter(|row| row.len() == 5) {
-        let [name, kind, unit, labels, question] = &row[..] else {
-            panic!("{row:?}");
-        };
-        assert!(question.contains('?'), "{name} answers no question");
-        let kind = ["counter", "gauge", "histogram"]
-            .into_iter()
-            .find(|it| it == kind);
-        let labels = labels.split(", ").filter(|label| !label.is_empty());
-        let row = Row {
-            kind: kind.unwrap(),
-            unit: unit.clone(),
-            labels: labels.map(str::to_owned).collect(),
-        };
-        pages.insert(name.clone(), row);
-    }
-    assert_eq!(pages, *catalogue.0.lock().unwrap());
-}
-
-#[test]
-fn the_names_are_such_as_prometheus_wants_and_the_page_lists_each_result() {
-    for row in documented() {
-        let name = &row[0];
-        let is_plain = |c: char| c.is_ascii_lowercase() || c == '_';
-        assert!(name.chars().all(is_plain), "{name}");
-        if row.len() == 5 {
-            assert!(name.starts_with("rate_limiting_"), "{name}");
-            assert_eq!(name.ends_with("_total"), row[1] == "counter", "{name}");
-            assert_eq!(name.contains("_bytes"), row[2] == "bytes", "{name}");
-            assert_eq!(name.contains("_seconds"), row[2] == "seconds", "{name}");
-        }
-    }
-    let results: Vec<_> = documented()
-        .into_iter()
-        .filter(|row| row.len() == 2)
-        .collect();
-    let source = include_str!("../../limiter/src/limiter/meters.rs");
-    let (_, list) = source.split_once("const RESULTS").unwrap();
-    let list = list.split_once("];\n").unwrap().0;
-    let names: Vec<_> = list.split('"').skip(1).step_by(2).collect();
-    let listed: Vec<_> = results.iter().map(|row| row[0].as_str()).collect();
-    assert_eq!(listed, names);
 }

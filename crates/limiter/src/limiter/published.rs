@@ -28,6 +28,9 @@ impl Limiter {
     /// ```
     pub fn publish_metrics(&self) {
         if let Some(meters) = self.0.observers.meters() {
+            // The recorder may have come after them.
+            let policies = self.policies();
+            meters.expect(policies.iter().map(|policy| &**policy));
             meters.publish(&Present {
                 failures: self.failures(),
                 is_failing: self.0.health.is_failing(),

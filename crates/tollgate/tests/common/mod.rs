@@ -8,6 +8,7 @@
 )]
 
 pub mod failing;
+pub mod figured;
 #[cfg(feature = "axum")]
 pub mod held;
 pub mod late;

@@ -1,0 +1,55 @@
+//! A backend with figures.
+
+use tollgate::{
+    Answer, Backend, BackendError, Capabilities, Charge, Decision, FailureKind, Figure, Key,
+    MemoryBackend, Receipt, Scope,
+};
+
+/// A backend that has every figure and fails every decision.
+#[derive(Debug)]
+pub struct Figured(pub MemoryBackend);
+
+impl Backend for Figured {
+    fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
+        let error = BackendError::new(FailureKind::Unreachable, "gone");
+        Answer::later(async { Err(error) })
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.0.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.0.debit(receipt, n);
+    }
+
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.0.reset(scope, key)
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        // Each has a value of its own.
+        for (figure, value) in [
+            Figure::Calls,
+            Figure::Requests,
+            Figure::BytesOut,
+            Figure::BytesIn,
+            Figure::LostGiveBacks,
+            Figure::Held,
+            Figure::LostLeases,
+            Figure::Reclaimed,
+            Figure::ServersAway,
+            Figure::Keys,
+            Figure::Evicted,
+        ]
+        .into_iter()
+        .zip(101..)
+        {
+            tell(figure, value);
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+}
