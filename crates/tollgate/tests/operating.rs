@@ -123,25 +123,54 @@ fn each_alert_fires_and_resolves_by_the_rules_of_prometheus() {
     assert!(tested.status.success(), "{said}");
 }
 
+/// A line of the log: its level, and its words.
+#[derive(Clone, Debug)]
+struct LogLine {
+    level: String,
+    words: String,
+}
+
+impl LogLine {
+    fn new(level: &str, words: &str) -> Self {
+        Self {
+            level: level.to_owned(),
+            words: words.to_owned(),
+        }
+    }
+}
+
 /// The messages whose words stand elsewhere, and these words.
-const COMPOSED: [(&str, &[&str]); 4] = [
-    ("{self}", &["cannot be limited, so it is closed"]),
-    ("{why}", &["messages of "]),
-    ("{change}", &["POLICY: 10/s → 100/s"]),
+const COMPOSED: [(&str, &[&str]); 7] = [
     (
-        "{}",
+        "{self}",
+        &["HANDLER cannot be limited, so it is closed: REASON"],
+    ),
+    ("{why}", &["messages of REASON cannot be charged"]),
+    ("{change}", &["POLICY: 10/s → 100/s; takes effect at once"]),
+    (
+        "{fails}",
+        &["tiers cannot be asked for", "quotas cannot be asked for"],
+    ),
+    (
+        "{is_flawed}",
+        &["an answer is not a quota that the policy could have"],
+    ),
+    (
+        "{is_fresh}",
+        &["an identity has a quota of another algorithm or another window"],
+    ),
+    (
+        "{is_back}",
         &[
-            "tiers cannot be asked for",
-            "quotas cannot be asked for",
             "tiers can be asked for again",
             "quotas can be asked for again",
         ],
     ),
 ];
 
-/// The messages of the log that stand in the sources of what ships, up to where a value comes in. A message that begins with a
+/// The lines of the log that stand in the sources of what ships, each up to where a value comes in. A message that begins with a
 /// value is whole.
-fn logged() -> Vec<String> {
+fn logged() -> Vec<LogLine> {
     let mut files = Vec::new();
     for room in ["limiter", "http", "grpc", "redis", "memory"] {
         let mut folders = vec![root().join("crates").join(room).join("src")];
@@ -156,7 +185,7 @@ fn logged() -> Vec<String> {
             }
         }
     }
-    let mut messages = Vec::new();
+    let mut lines = Vec::new();
     for file in files {
         let source = fs::read_to_string(file).unwrap();
         for level in ["error", "warn", "info", "debug"] {
@@ -174,37 +203,61 @@ fn logged() -> Vec<String> {
                     false => &['"', '{', '`', '\\'],
                 };
                 let end = text.find(ends).unwrap_or(text.len());
-                messages.push(text[..end].trim().to_owned());
+                let mut words = text[..end].trim();
+                if let ("{}", Some((_, value))) = (words, call.rsplit_once("words.")) {
+                    words = value.trim();
+                }
+                lines.push(LogLine::new(level, words));
             }
         }
     }
-    messages.retain(|message| !message.is_empty());
-    messages
+    lines.retain(|line| !line.words.is_empty());
+    lines
 }
 
 #[test]
-fn each_line_of_the_log_stands_in_the_runbook() {
+fn the_runbook_has_each_line_of_the_log_with_its_level_and_no_other() {
+    // given
     let runbook = page("runbook.md");
-    let lines = runbook.lines().filter_map(|line| line.strip_prefix("| `"));
-    let lines: Vec<_> = lines.map(|line| line.split('`').next().unwrap()).collect();
-    let messages = logged();
-    assert!(messages.len() > 20, "{messages:?}");
-    let is_told = |message: &String| {
-        let is_meant =
-            |line: &&str| message.starts_with(*line) || line.starts_with(message.as_str());
-        lines.iter().any(is_meant)
-    };
-    let (composed, plain): (Vec<_>, Vec<_>) = messages.iter().partition(|it| it.starts_with('{'));
-    for message in composed {
-        let known = COMPOSED.iter().find(|(text, _)| text == message);
-        let (_, words) = known.unwrap_or_else(|| panic!("{message:?}: whose words are these?"));
-        for words in *words {
-            assert!(lines.iter().any(|line| line.contains(words)), "{words:?}");
+    let rows = runbook.lines().filter_map(|line| line.strip_prefix("| `"));
+    let stated = rows.map(|row| {
+        let (words, rest) = row.split_once("` | ").unwrap();
+        LogLine::new(rest.split(' ').next().unwrap(), words)
+    });
+    let stated: Vec<_> = stated.collect();
+    let lines = logged();
+    assert!(lines.len() > 20, "{lines:?}");
+    let composed = |line: LogLine| {
+        let name = line.words.trim_matches(['{', '}']).to_owned();
+        let is_composed = line.words.starts_with('{') || !line.words.contains(' ');
+        let known = COMPOSED
+            .iter()
+            .find(|(text, _)| text.trim_matches(['{', '}']) == name);
+        match (is_composed, known) {
+            (true, Some((_, words))) => words
+                .iter()
+                .map(|words| LogLine::new(&line.level, words))
+                .collect(),
+            (true, None) if line.words.starts_with('{') => {
+                panic!("{line:?}: whose words are these?")
+            }
+            _ => vec![line],
         }
-    }
-    let missing: Vec<_> = plain
-        .into_iter()
-        .filter(|message| !is_told(message))
-        .collect();
-    assert!(missing.is_empty(), "{missing:?}");
+    };
+    let logged: Vec<_> = lines.into_iter().flat_map(composed).collect();
+
+    // then
+    let are_one = |one: &LogLine, other: &LogLine| {
+        one.level == other.level
+            && (one.words.starts_with(&other.words) || other.words.starts_with(&one.words))
+    };
+    let without = |those: &[LogLine], these: &[LogLine]| {
+        let has = |one: &LogLine| these.iter().any(|other| are_one(one, other));
+        let lone = those.iter().filter(|one| !has(one)).cloned();
+        lone.collect::<Vec<_>>()
+    };
+    let missing = without(&logged, &stated);
+    assert!(missing.is_empty(), "the page has no line for {missing:?}");
+    let stale = without(&stated, &logged);
+    assert!(stale.is_empty(), "nothing logs {stale:?}");
 }
