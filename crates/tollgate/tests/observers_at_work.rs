@@ -281,3 +281,21 @@ async fn an_observer_that_panics_while_a_handler_s_panic_unwinds_ends_no_process
         assert!(answered.unwrap_err().is_panic());
     }
 }
+
+#[tokio::test]
+async fn the_observer_that_is_set_last_is_told() {
+    let [first, last] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let tells = |told: &Arc<AtomicBool>| {
+        let told = Arc::clone(told);
+        move |_: &Event<'_>| told.store(true, Ordering::Relaxed)
+    };
+    let builder = Limiter::builder().observe(tells(&first));
+    let builder = builder.observe(tells(&last));
+    let limiter = builder.policy(Policy::new("api", Quota::per_hour(1)));
+
+    let limiter = limiter.build().unwrap();
+    assert!(limiter.check("api", "alice").await.unwrap().is_allowed());
+
+    let told = [first, last].map(|told| told.load(Ordering::Relaxed));
+    assert_eq!(told, [false, true]);
+}

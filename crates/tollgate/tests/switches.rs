@@ -148,6 +148,28 @@ async fn all_policies_are_switched_those_of_routes_included() {
 }
 
 #[tokio::test]
+async fn a_switch_of_all_is_heard_of_for_each_policy() {
+    let ear = Ear::default();
+    let everything = Policy::new("all", Quota::per_hour(9)).key(Global);
+    let limiter = ear.listening().policy(everything).build().unwrap();
+    let route = get(|| async {}).rate_limit(Quota::per_hour(9));
+    let router = Router::new()
+        .route("/", route)
+        .layer(RateLimitLayer::new(&limiter));
+    for (to, cause, is_enforced) in [
+        (Switch::Off, Cause::Off, true),
+        (Switch::Shadow, Cause::Backend, false),
+        (Switch::On, Cause::Backend, true),
+    ] {
+        limiter.switch_all(to);
+        let request = from("10.0.0.1").map(axum::body::Body::new);
+        let _answer = router.clone().oneshot(request).await.unwrap();
+        let heard = ["all", "get/"].map(|policy| (policy.to_owned(), cause, is_enforced));
+        assert_eq!(ear.take(), heard, "{to:?}");
+    }
+}
+
+#[tokio::test]
 async fn of_two_switches_the_one_holds_that_limits_less() {
     let limiter = Limiter::builder().policy(once("a")).policy(once("b"));
     let limiter = limiter.build().unwrap();

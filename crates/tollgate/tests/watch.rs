@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use tollgate::config::{self, ConfigFile, Registry, Watch};
-use tollgate::{Limiter, ManualClock, MemoryBackend};
+use tollgate::{Limiter, ManualClock, MemoryBackend, Policy, Quota};
 use tollgate_testkit::Log;
 
 struct Trial {
@@ -65,8 +65,11 @@ impl Trial {
 const TEN: &str = "[[policies]]\nname = \"api\"\nquotas = \"10/s\"\n";
 
 #[test]
-fn each_change_is_told_in_words() {
+fn each_change_is_told_in_words_and_logged() {
+    let log = Log::default();
+    let _listening = log.listen();
     let trial = following(TEN);
+    let file = format!("file={}", trial.path().display());
     for (text, words) in [
         (
             TEN.replace("10/s", "100/s"),
@@ -103,6 +106,10 @@ fn each_change_is_told_in_words() {
     ] {
         let said = trial.write(&text);
         assert_eq!(said[0], words);
+        let text = log.text();
+        let mut lines = text.lines();
+        let line = lines.rfind(|line| line.contains(words)).unwrap();
+        assert!(line.contains("INFO") && line.contains(&file), "{line}");
     }
     assert!(trial.limiter.policy("app").is_some() && trial.limiter.policy("api").is_none());
 }
@@ -184,6 +191,28 @@ fn a_policy_that_leaves_is_told_after_those_that_come_and_an_identity_never_is()
 }
 
 #[test]
+fn a_change_of_the_file_replaces_the_policies_of_the_application_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, TEN).unwrap();
+    let mut file = file(&path);
+    let own = Policy::new("own", Quota::per_second(1));
+    let limiter = file.load().unwrap().policy(own).build().unwrap();
+    let watch = file.follow(&limiter);
+    let names = || -> Vec<_> {
+        let policies = limiter.policies();
+        let names = policies.iter().map(|policy| policy.name().to_owned());
+        names.collect()
+    };
+
+    watch.reload().unwrap();
+    assert_eq!(names(), ["api", "own"]);
+    fs::write(&path, TEN.replace("10/s", "20/s")).unwrap();
+    watch.reload().unwrap();
+    assert_eq!(names(), ["api"]);
+}
+
+#[test]
 fn the_same_content_changes_nothing() {
     let trial = following(TEN);
     assert_eq!(trial.watch.reload().unwrap(), Vec::<String>::new());
@@ -241,6 +270,16 @@ fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
         assert_eq!(trial.watch.reload().unwrap_err(), error);
     }
     let lines = log.text();
+    let first = lines.lines().find(|line| line.contains("minit")).unwrap();
+    for field in [
+        "ERROR",
+        "file=",
+        "line=3",
+        "policy=\"api\"",
+        "field=\"quotas\"",
+    ] {
+        assert!(first.contains(field), "{field}: {first}");
+    }
     assert_eq!(
         lines
             .matches("the configuration is refused; the one before stays")
@@ -250,6 +289,51 @@ fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
     );
 
     assert_eq!(trial.write(TEN), Vec::<String>::new());
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn a_file_that_is_refused_is_counted_once_and_so_is_the_one_that_replaces_it() {
+    // given
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limits.toml");
+    fs::write(&path, TEN).unwrap();
+    let mut file = file(&path);
+    let limiter = file.load().unwrap().metrics().build().unwrap();
+    let watch = file.follow(&limiter);
+    let counts = || {
+        limiter.publish_metrics();
+        let page = page.render();
+        [
+            "replacements_total{result=\"applied\"}",
+            "replacements_total{result=\"refused\"}",
+            "last_replacement_successful",
+            "version",
+        ]
+        .map(|name| {
+            let series = format!("rate_limiting_config_{name} ");
+            let value = page.lines().find_map(|line| line.strip_prefix(&series));
+            value.unwrap().to_owned()
+        })
+    };
+    assert_eq!(counts(), ["0", "0", "1", "0"]);
+
+    for (text, expected) in [
+        (TEN.replace("10/s", "10/minit"), ["0", "1", "0", "0"]),
+        (TEN.replace("10/s", "20/s"), ["1", "1", "1", "1"]),
+        (TEN.replace("10/s", "10/hourly"), ["1", "2", "0", "1"]),
+        // As it was before it was wrong.
+        (TEN.replace("10/s", "20/s"), ["2", "2", "1", "2"]),
+    ] {
+        fs::write(&path, text).unwrap();
+        for _look in 0..3 {
+            let _told = watch.reload();
+            assert_eq!(counts(), expected);
+        }
+    }
 }
 
 #[test]

@@ -272,6 +272,8 @@ impl LimiterBuilder {
     /// Tells an [`Observer`] of every decision: by the backend, by a budget of this process or by a list; for a request, a
     /// message or a [check](Limiter::check); enforced or on trial.
     ///
+    /// A limiter has one observer, the last that is set. It may pass on what it hears.
+    ///
     /// ```
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicU64, Ordering};
