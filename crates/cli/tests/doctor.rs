@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate::{Backend, Charge, Key, Mode, Quota, Scope};
-use tollgate_testkit::{Cluster, Sentinels, Standalone};
+use tollgate_testkit::{Cluster, Sentinels, Standalone, Tls};
 
 use self::program::{Ran, tollgate};
 
@@ -418,4 +418,54 @@ fn a_cluster_is_examined_as_a_whole_and_node_by_node() {
         .iter()
         .filter(|it| it.subject == "decisions" && it.was.contains("nothing listens there"));
     assert_eq!(away.count(), 1, "{found:#?}");
+}
+
+#[test]
+fn servers_that_speak_tls_are_examined_over_it() {
+    let (server, watched, cluster) = (Tls::start_mutual(), Tls::start(), Tls::start_cluster());
+    let (_sentinel, of_sentinel) = watched.sentinel("mymaster");
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (certificate, key) = server.client();
+    let (certificate, key) = (file("client.pem", certificate), file("client.key", key));
+    let of_client = ["--cert", &certificate, "--cert-key", &key];
+    for (tls, url, more, wrong) in [
+        (&server, server.url(), &of_client[..], &[][..]),
+        // Neither of these has a replica.
+        (
+            &watched,
+            of_sentinel,
+            &["--sentinel", "mymaster"],
+            &["replication"],
+        ),
+        (
+            &cluster,
+            cluster.url(),
+            &["--cluster"],
+            &["coverage", "replication"],
+        ),
+    ] {
+        let authority = file("authority.pem", tls.authority());
+        let redis = ["--redis", &url, "--ca", &authority];
+
+        let (_, found) = findings(&[&redis[..], more].concat());
+
+        assert_eq!(of_grade(&found, "wrong"), wrong, "{url}: {found:#?}");
+        assert_eq!(finding(&found, "decisions").was, "it decides");
+        assert!(of_grade(&found, "unseen").is_empty(), "{found:#?}");
+    }
+    // Without its certificate no client is heard, and without the authority no server is trusted.
+    let (url, authority) = (server.url(), file("authority.pem", server.authority()));
+    for redis in [
+        &["--redis", &url, "--ca", &authority][..],
+        &["--redis", &url],
+    ] {
+        let ran = doctor(redis);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("certificate"), "{ran:?}");
+    }
 }

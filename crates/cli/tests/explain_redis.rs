@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::key::Header;
-use tollgate::{Concurrent, Limiter, Policy, Quota};
-use tollgate_testkit::Standalone;
+use tollgate::{Concurrent, Limiter, Policy, Quota, RedisBackend, RedisBackendBuilder};
+use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
 use self::program::tollgate;
 use self::state::state;
@@ -41,12 +41,16 @@ fn folder() -> TempDir {
 
 /// Spends so much of the key's budget in the fleet, as a service with the same policy does.
 fn spend(server: &Standalone, cost: u64) {
+    spend_on(RedisBackend::builder(&server.url()), cost);
+}
+
+fn spend_on(fleet: RedisBackendBuilder, cost: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let backend = patient::connect(&server.url()).await;
+        let backend = patient::connect_to(fleet).await;
         let quotas = [Quota::per_day(1).burst(50), Quota::per_day(1).burst(1_000)];
         let limiter = Limiter::builder()
             .policy(Policy::new("api", quotas))
@@ -87,6 +91,40 @@ fn a_request_is_explained_by_the_fleets_budgets_and_nothing_is_charged() {
         "{of_other:?}"
     );
     assert_eq!(state(&server), before);
+}
+
+/// The body for servers of other kinds: twice the same is told, since nothing is charged.
+fn is_explained(fleet: RedisBackendBuilder, redis: &[&str]) {
+    spend_on(fleet, 10);
+
+    for _ in 0..2 {
+        let ran = tollgate(folder().path(), &[&REQUEST[..], redis].concat());
+
+        let words = ran.words();
+        assert!(words.contains("40 of 50 left"), "{words}");
+        assert!(words.contains("990 of 1,000 left"), "{words}");
+        assert!(words.contains("it passes"), "{words}");
+    }
+}
+
+#[test]
+fn a_request_is_explained_by_the_budgets_behind_sentinels() {
+    let sentinels = Sentinels::start();
+    let (urls, master) = (sentinels.urls(), sentinels.master_name());
+    let redis = urls.iter().flat_map(|url| ["--redis", url.as_str()]);
+    let redis: Vec<_> = redis.chain(["--sentinel", master]).collect();
+
+    is_explained(RedisBackend::sentinel(master, urls.clone()), &redis);
+}
+
+#[test]
+fn a_request_is_explained_by_the_budgets_of_a_cluster() {
+    let cluster = Cluster::start();
+    let urls = cluster.urls();
+    let redis = urls.iter().flat_map(|url| ["--redis", url.as_str()]);
+    let redis: Vec<_> = redis.chain(["--cluster"]).collect();
+
+    is_explained(RedisBackend::cluster(urls.clone()), &redis);
 }
 
 #[test]

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use tollgate::RedisBackend;
+use tollgate::{RedisBackend, RedisBackendBuilder};
 
 /// Connects with deadlines that a busy machine keeps.
 pub(crate) async fn connect(url: &str) -> RedisBackend {
+    connect_to(RedisBackend::builder(url)).await
+}
+
+/// Connects to servers of whichever kind.
+pub(crate) async fn connect_to(fleet: RedisBackendBuilder) -> RedisBackend {
     const PATIENT: Duration = Duration::from_secs(60);
-    let builder = RedisBackend::builder(url).deadline(PATIENT);
+    let builder = fleet.deadline(PATIENT);
     builder.connect_deadline(PATIENT).connect().await.unwrap()
 }
