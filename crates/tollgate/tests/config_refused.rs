@@ -117,7 +117,11 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         ),
         (
             json!({ "classes": { "by": { "registered": "session" }, "keep_for": ["high 20%"] } }),
-            "policy \"p\": classes.by \"registered\": has to be waited for, and a class is found at once",
+            "policy \"p\": classes.by \"session\": has to be waited for, and a class is found at once",
+        ),
+        (
+            json!({ "classes": { "by": "global", "keep_for": ["high 20%"] } }),
+            "policy \"p\": classes.by \"global\": is alike for all requests, and names no class; a header would: ",
         ),
         (
             json!({ "classes": { "by": "method", "keep_for": ["high 20"] } }),

@@ -188,7 +188,19 @@ fn what_makes_no_sense_is_refused_with_its_key() {
         ),
         (
             json!({ "by": { "registered": "session" } }),
-            "by \"registered\": has to be waited for, and a class is found at once",
+            "by \"session\": has to be waited for, and a class is found at once",
+        ),
+        (
+            json!({ "by": "global" }),
+            "by \"global\": is alike for all requests, and names no class; a header would: { header = \"x-class\" }",
+        ),
+        (
+            json!({ "by": "client-ip" }),
+            "by \"client-ip\": is an address, and names no class; a header would: ",
+        ),
+        (
+            json!({ "by": ["method", "host"] }),
+            "by \"a list\": has several parts, and names no class; a header would: ",
         ),
         (
             json!({ "by": { "header": "a b" } }),
@@ -237,6 +249,22 @@ fn what_makes_no_sense_is_refused_with_its_key() {
     }
     for (table, expected) in [
         (json!({ "signals": ["load"] }), "unknown variant `load`"),
+        (
+            json!({ "signals": ["lag-ms"] }),
+            "the signal lag-ms needs the milliseconds at which its level is 1: { lag-ms = 100 }",
+        ),
+        (
+            json!({ "signals": ["registered"] }),
+            "a registered signal needs its name: { registered = \"queue\" }",
+        ),
+        (
+            json!({ "signals": [{ "cpu": 1 }] }),
+            "unknown variant `cpu`, expected `lag-ms` or `registered`",
+        ),
+        (
+            json!({ "signals": [7] }),
+            "invalid type: integer `7`, expected a signal, such as \"cpu\" or { lag-ms = 100 }",
+        ),
         (json!({ "at": { "batch": 0.7 } }), "invalid type: map"),
         (json!({ "level": 1 }), "unknown field `level`"),
     ] {

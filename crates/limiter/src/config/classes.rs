@@ -42,11 +42,8 @@ impl ClassesConfig {
         registry: &Registry,
     ) -> Result<Policy, ConfigError> {
         let name = policy.name().to_owned();
-        let source = self.by.build(&name, registry).map_err(in_classes)?;
-        if source.later().is_some() {
-            let reason = "has to be waited for, and a class is found at once";
-            return Err(refused(&name, FIELD, "registered", reason));
-        }
+        let source = self.by.build_class(&name, registry);
+        let source = source.map_err(in_classes)?;
         policy = policy.classes_by(source);
         for text in &self.keep_for {
             let Some((class, share)) = read(text) else {

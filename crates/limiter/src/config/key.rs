@@ -87,6 +87,37 @@ pub enum KeyConfig {
 }
 
 impl KeyConfig {
+    /// The part of a request that names its class.
+    pub(super) fn build_class(
+        &self,
+        policy: &str,
+        registry: &Registry,
+    ) -> Result<Source, ConfigError> {
+        let names_none = |by: &str, why: &str| {
+            let reason =
+                format!("{why}, and names no class; a header would: {{ header = \"x-class\" }}");
+            Err(refused(policy, "key", by, &reason))
+        };
+        match self {
+            Self::ByGlobal => return names_none("global", "is alike for all requests"),
+            Self::ByClientIp => return names_none("client-ip", "is an address"),
+            Self::All(keys) => match keys.as_slice() {
+                [only] => return only.build_class(policy, registry),
+                [] => {}
+                _ => return names_none("a list", "has several parts"),
+            },
+            _ => {}
+        }
+        let source = self.build(policy, registry)?;
+        match self {
+            Self::ByRegistered(name) if source.later().is_some() => {
+                let reason = "has to be waited for, and a class is found at once";
+                Err(refused(policy, "key", name, reason))
+            }
+            _ => Ok(source),
+        }
+    }
+
     pub(super) fn build(&self, policy: &str, registry: &Registry) -> Result<Source, ConfigError> {
         Ok(match self {
             Self::ByClientIp => Source::ClientIp,

@@ -1,8 +1,11 @@
 //! The classes that are refused under pressure, as plain data.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{KeyConfig, Registry, is_default};
 use crate::error::registered;
@@ -63,7 +66,7 @@ pub struct ShedConfig {
 /// assert_eq!(serde_json::from_str::<SignalConfig>(r#"{ "lag-ms": 100 }"#)?, SignalConfig::LagMs(100));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SignalConfig {
@@ -77,17 +80,62 @@ pub enum SignalConfig {
     Registered(String),
 }
 
+impl<'d> Deserialize<'d> for SignalConfig {
+    fn deserialize<D: Deserializer<'d>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_any(AnySignal)
+    }
+}
+
+struct AnySignal;
+
+/// A signal that needs more than its name.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SignalTable {
+    LagMs(u64),
+    Registered(String),
+}
+
+impl<'d> Visitor<'d> for AnySignal {
+    type Value = SignalConfig;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a signal, such as \"cpu\" or { lag-ms = 100 }")
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<SignalConfig, E> {
+        match word {
+            "cpu" => Ok(SignalConfig::Cpu),
+            "memory" => Ok(SignalConfig::Memory),
+            "lag-ms" => Err(E::custom(
+                "the signal lag-ms needs the milliseconds at which its level is 1: { lag-ms = 100 }",
+            )),
+            "registered" => Err(E::custom(
+                "a registered signal needs its name: { registered = \"queue\" }",
+            )),
+            word => Err(E::unknown_variant(
+                word,
+                &["cpu", "memory", "lag-ms", "registered"],
+            )),
+        }
+    }
+
+    fn visit_map<M: MapAccess<'d>>(self, map: M) -> Result<SignalConfig, M::Error> {
+        let table = SignalTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(match table {
+            SignalTable::LagMs(full) => SignalConfig::LagMs(full),
+            SignalTable::Registered(name) => SignalConfig::Registered(name),
+        })
+    }
+}
+
 impl ShedConfig {
     pub(super) fn build(
         &self,
         builder: LimiterBuilder,
         registry: &Registry,
     ) -> Result<LimiterBuilder, ConfigError> {
-        let class = self.by.build("", registry).map_err(in_shedding)?;
-        if class.later().is_some() {
-            let reason = "by \"registered\": has to be waited for, and a class is found at once";
-            return Err(refused(reason));
-        }
+        let class = self.by.build_class("", registry).map_err(in_shedding)?;
         let signals = self.signals(registry)?;
         Ok(builder
             .classes_by(self.classes.clone(), class)
