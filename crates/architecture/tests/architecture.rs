@@ -70,8 +70,8 @@ const WHOLES: &[(&str, Whole<'_>)] = &[
         "cli",
         Whole {
             module: "explain",
-            parts: &["text"],
-            reason: "the account and its text",
+            parts: &["json", "text"],
+            reason: "the account, its text, and the same for programs",
         },
     ),
     (

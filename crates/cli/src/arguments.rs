@@ -85,6 +85,9 @@ pub(crate) struct ExplainArguments {
     /// The cost that the service would find, under policies whose cost only the service knows.
     #[arg(long, value_name = "UNITS", default_value_t = 1)]
     pub(crate) cost: u64,
+    /// Writes the explanation as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) redis: RedisArguments,
 }

@@ -1,5 +1,6 @@
 //! `tollgate explain`: says which policies cover a request and whose budgets it spends, as the layer itself finds out.
 
+mod json;
 mod request;
 mod text;
 
@@ -31,6 +32,31 @@ struct Explanation {
     record: Record,
     /// Nothing, if the request would wait for its turn.
     answer: Option<Response<Bytes>>,
+}
+
+/// The fate of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passes,
+    Refused,
+    Waits,
+}
+
+impl Explanation {
+    fn outcome(&self) -> Outcome {
+        match &self.answer {
+            None => Outcome::Waits,
+            // The layer answered itself. gRPC's refusals have a status of success.
+            Some(answer)
+                if !answer.status().is_success()
+                    || answer.headers().contains_key("grpc-status")
+                    || !answer.body().is_empty() =>
+            {
+                Outcome::Refused
+            }
+            Some(_) => Outcome::Passes,
+        }
+    }
 }
 
 /// The part of one policy.
@@ -114,7 +140,10 @@ pub(crate) fn run(asked: &ExplainArguments) -> Result<String, Failure> {
         record,
         answer,
     };
-    Ok(text::report(asked, &explanation))
+    Ok(match asked.json {
+        true => json::report(asked, &explanation),
+        false => text::report(asked, &explanation),
+    })
 }
 
 /// The answer of the layer. A request that would wait for its turn is not waited for.

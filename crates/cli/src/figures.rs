@@ -228,6 +228,11 @@ pub(crate) fn shown(text: &str) -> String {
     shown.collect()
 }
 
+/// Whole milliseconds, rounded up.
+pub(crate) fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
 /// Rows in columns as wide as they need to be.
 pub(crate) fn table<const N: usize>(
     names: [&str; N],

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tollgate::{
     Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Mode, Quota, Receipt, Scope,
     Unit, Verdict,
 };
 
 use crate::failure::Failure;
-use crate::figures::{about, left};
+use crate::figures::{about, left, ms};
 
 /// A question to the backend, and its answer.
 #[derive(Clone, Debug)]
@@ -54,6 +55,20 @@ impl Question {
         let verdict = self.verdict.as_ref()?;
         let is_banned = self.scope.unit() == Unit::Ban && verdict.is_denied();
         verdict.retry_after().filter(|_wait| is_banned)
+    }
+
+    /// The quota and its verdict for programs.
+    pub(crate) fn json(&self) -> Value {
+        let verdict = self.verdict.as_ref();
+        json!({
+            "quota": self.quota.to_string(),
+            "limit": verdict.map(Verdict::limit),
+            "remaining": verdict.map(Verdict::remaining),
+            "cost": self.cost,
+            "passes": verdict.map(Verdict::is_allowed),
+            "retry_after_ms": verdict.and_then(Verdict::retry_after).map(ms),
+            "reset_after_ms": verdict.map(|verdict| ms(verdict.reset_after())),
+        })
     }
 
     /// The quota and its verdict in words.

@@ -11,6 +11,7 @@ mod state;
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tollgate::key::Header;
 use tollgate::{Concurrent, Limiter, Policy, Quota, RedisBackend, RedisBackendBuilder};
@@ -105,6 +106,15 @@ fn is_explained(fleet: RedisBackendBuilder, redis: &[&str]) {
         assert!(words.contains("990 of 1,000 left"), "{words}");
         assert!(words.contains("it passes"), "{words}");
     }
+    let ran = tollgate(
+        folder().path(),
+        &[&REQUEST[..], redis, &["--json"]].concat(),
+    );
+    let explained: Value = serde_json::from_str(ran.words()).unwrap();
+    assert_eq!(explained["outcome"], "passes");
+    let budgets = &explained["policies"][0]["budgets"];
+    assert_eq!(budgets[0]["remaining"], 40, "{explained:#}");
+    assert_eq!(budgets[1]["remaining"], 990, "{explained:#}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use tollgate::config::PolicyConfig;
 use tollgate::{BannedCaller, Cause, Key, KeyKind};
 use tollgate_limiter::transport::Unmet;
 
-use super::{Account, Explanation};
+use super::{Account, Explanation, Outcome};
 use crate::arguments::ExplainArguments;
 use crate::figures::{about, grouped};
 use crate::limits::Registered;
@@ -34,26 +34,14 @@ pub(super) fn report(asked: &ExplainArguments, explanation: &Explanation) -> Str
     lines.join("\n") + "\n"
 }
 
-fn outcome(explanation: &Explanation) -> String {
-    let Some(answer) = &explanation.answer else {
-        return "it would wait for its turn".to_owned();
-    };
-    if answer.status().is_success() && !is_refused(explanation) {
-        let asked = explanation.record.questions.iter();
-        if asked.clone().any(Question::is_of_quota) {
-            return "it passes".to_owned();
-        }
-        return "it passes, and nothing is charged".to_owned();
+fn outcome(explanation: &Explanation) -> &'static str {
+    let mut asked = explanation.record.questions.iter();
+    match explanation.outcome() {
+        Outcome::Waits => "it would wait for its turn",
+        Outcome::Refused => "it is refused",
+        Outcome::Passes if asked.any(Question::is_of_quota) => "it passes",
+        Outcome::Passes => "it passes, and nothing is charged",
     }
-    "it is refused".to_owned()
-}
-
-/// True if the layer answered itself. gRPC's refusals have a status of success.
-fn is_refused(explanation: &Explanation) -> bool {
-    let answer = explanation.answer.as_ref();
-    answer.is_some_and(|answer| {
-        answer.headers().contains_key("grpc-status") || !answer.body().is_empty()
-    })
 }
 
 fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>) {
@@ -67,30 +55,18 @@ fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>)
     let mut say = |name: &str, words: &str| lines.push(format!("  {name:<10} {words}"));
     let questions = explanation.record.questions.iter();
     let questions: Vec<_> = questions.filter(|it| it.policy == name).collect();
-    if let Some(untouched) = &account.untouched {
-        match &account.missing {
-            Some(missing) if untouched.cause == Cause::PassedUnidentified => {
-                let what = missing.what();
-                let words = format!("the request has no {what}, and requests without one pass");
-                say("not asked", &words);
-            }
-            _ => say("not asked", untouched_words(untouched.cause)),
-        }
-        if let Some(key) = &untouched.key {
+    if let Some(why) = not_asked(account, config, !questions.is_empty()) {
+        say("not asked", &why);
+        let untouched = account.untouched.as_ref();
+        if let Some(key) = untouched.and_then(|untouched| untouched.key.as_ref()) {
             say("caller", &whose(config, key));
         }
         return;
     }
-    if let Some(unmet) = account.unmet {
-        say("not asked", &unmet_words(unmet, config));
-        return;
-    }
-    let Some(first) = questions.first() else {
-        say("not asked", REFUSED_BEFORE);
-        return;
-    };
     say("covers", &policy_words::covers(config));
-    say("budget of", &whose(config, &first.key));
+    if let Some(first) = questions.first() {
+        say("budget of", &whose(config, &first.key));
+    }
     if let Some(missing) = &account.missing {
         say("", &format!("the request has no {}", missing.what()));
     }
@@ -107,17 +83,39 @@ fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>)
     }
 }
 
+/// The reason why a policy's budgets were not asked.
+pub(super) fn not_asked(
+    account: &Account,
+    config: &PolicyConfig,
+    has_questions: bool,
+) -> Option<String> {
+    if let Some(untouched) = &account.untouched {
+        return Some(match &account.missing {
+            Some(missing) if untouched.cause == Cause::PassedUnidentified => {
+                let what = missing.what();
+                format!("the request has no {what}, and requests without one pass")
+            }
+            _ => untouched_words(untouched.cause).to_owned(),
+        });
+    }
+    let unmet = account.unmet.map(|unmet| unmet_words(unmet, config));
+    unmet.or_else(|| (!has_questions).then(|| REFUSED_BEFORE.to_owned()))
+}
+
 /// The identity as the names of states have it: `=` before a text.
 fn whose(config: &PolicyConfig, key: &Key) -> String {
     let payer = policy_words::payer(config);
     match key.kind() {
         KeyKind::Global => payer,
         KeyKind::Missing => "all callers without an identity, together".to_owned(),
-        _ => {
-            let named = BannedCaller::new(key.clone(), std::time::Duration::ZERO);
-            format!("{payer}: {}", named.identity())
-        }
+        _ => format!("{payer}: {}", identity(key)),
     }
+}
+
+/// The identity alone.
+pub(super) fn identity(key: &Key) -> String {
+    let named = BannedCaller::new(key.clone(), std::time::Duration::ZERO);
+    named.identity().to_owned()
 }
 
 const REFUSED_BEFORE: &str = "another policy refuses the request before";
@@ -160,7 +158,7 @@ fn answer(asked: &ExplainArguments, explanation: &Explanation, lines: &mut Vec<S
     let Some(answer) = &explanation.answer else {
         return;
     };
-    let is_refused = is_refused(explanation) || !answer.status().is_success();
+    let is_refused = explanation.outcome() == Outcome::Refused;
     lines.push(match (is_refused, answer.headers().is_empty()) {
         (true, _) => format!("\nthe answer: {}", answer.status()),
         (false, true) => "\nnothing is added to the answer of the service".to_owned(),
@@ -178,8 +176,16 @@ fn answer(asked: &ExplainArguments, explanation: &Explanation, lines: &mut Vec<S
     }
 }
 
-/// The facts that only the service has.
 fn unknown(explanation: &Explanation, lines: &mut Vec<String>) {
+    let assumptions = assumptions(explanation);
+    if !assumptions.is_empty() {
+        lines.push("\nonly the service knows these, and the explanation assumes".to_owned());
+    }
+    lines.extend(assumptions.iter().map(|assumed| format!("  {assumed}")));
+}
+
+/// The facts that only the service has, and what stands for them.
+pub(super) fn assumptions(explanation: &Explanation) -> Vec<String> {
     let registered = explanation.limits.registered().iter();
     // Without pressure no class is refused, so that its key does not matter.
     let of_policies = registered.filter(|registered| registered.policy.is_some());
@@ -188,8 +194,5 @@ fn unknown(explanation: &Explanation, lines: &mut Vec<String>) {
         assumptions
             .push("of the pressure: that there is none, so that no class is refused".to_owned());
     }
-    if !assumptions.is_empty() {
-        lines.push("\nonly the service knows these, and the explanation assumes".to_owned());
-    }
-    lines.extend(assumptions.iter().map(|assumed| format!("  {assumed}")));
+    assumptions
 }

@@ -8,7 +8,7 @@ use tollgate::{Holding, Unit};
 
 use super::{CallerArguments, FleetArguments, Plan, Standing, assumed};
 use crate::failure::Failure;
-use crate::figures::{about, grouped};
+use crate::figures::{about, grouped, ms};
 use crate::recorder::Question;
 
 /// Shows the budgets of a caller in the fleet, its ban, and what it holds and by which processes.
@@ -49,7 +49,7 @@ pub(crate) fn inspect(asked: &InspectArguments) -> Result<String, Failure> {
             "redis": fleet.place(),
             "passes": standing.outcome.is_allowed(),
             "blocked": standing.outcome.blocked().is_some(),
-            "budgets": standing.budgets().map(budget_json).collect::<Vec<_>>(),
+            "budgets": standing.budgets().map(Question::json).collect::<Vec<_>>(),
             "banned_for_ms": standing.banned_for().map(ms),
             "strikes_until_ban": standing.strikes_left(),
             "assumed": assumptions,
@@ -118,28 +118,10 @@ impl Standing {
     }
 }
 
-fn budget_json(question: &Question) -> Value {
-    let verdict = question.verdict.as_ref();
-    json!({
-        "quota": question.quota.to_string(),
-        "limit": verdict.map(tollgate::Verdict::limit),
-        "remaining": verdict.map(tollgate::Verdict::remaining),
-        "cost": question.cost,
-        "passes": verdict.map(tollgate::Verdict::is_allowed),
-        "retry_after_ms": verdict.and_then(tollgate::Verdict::retry_after).map(ms),
-        "reset_after_ms": verdict.map(|verdict| ms(verdict.reset_after())),
-    })
-}
-
 fn holding_json(holding: &Holding) -> Value {
     json!({
         "process": holding.process(),
         "units": holding.units(),
         "lease_left_ms": ms(holding.lease_left()),
     })
-}
-
-/// Whole milliseconds, rounded up.
-pub(super) fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

@@ -7,10 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use tollgate::{BanList, Policy, Quota, UsedBudget};
 
-use super::inspect::ms;
 use super::{Fleet, FleetArguments, Looking, Plan, Standing, assumed, refused};
 use crate::failure::Failure;
-use crate::figures::{about, grouped, left, table};
+use crate::figures::{about, grouped, left, ms, table};
 
 /// Lists the callers that have a budget of a policy in use, in the order of their identities.
 ///

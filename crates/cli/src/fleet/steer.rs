@@ -8,10 +8,9 @@ use serde_json::json;
 use tollgate::{CheckError, FailureKind, Key, Limiter};
 
 use super::audit::Change;
-use super::inspect::ms;
 use super::{CallerArguments, FleetArguments, Plan, assumed, refused};
 use crate::failure::Failure;
-use crate::figures::{about, read_period};
+use crate::figures::{about, ms, read_period};
 
 /// The arguments of every verb that changes a fleet.
 #[derive(Debug, Args)]
