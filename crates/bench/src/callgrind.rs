@@ -1,6 +1,8 @@
 //! Counts, with valgrind's callgrind, the instructions of scenarios and what they allocate.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::{env, fs, iter, thread};
@@ -96,23 +98,38 @@ fn counted(scenario: Scenario) -> Result<Counts> {
 fn of_rounds(scenario: Scenario, rounds: u32) -> Result<(i64, i64)> {
     let folder = tempfile::Builder::new().prefix("tollgate-").tempdir()?;
     let calls = folder.path().join("calls");
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--compress-strings=no"])
-        .arg(format!("--callgrind-out-file={}", calls.display()))
+    let mut callgrind = callgrind(&calls);
+    callgrind
+        .arg("--compress-strings=no")
         .arg("--toggle-collect=*Scenario*measured*")
         .arg(env::current_exe()?)
-        .args(["run", scenario.name(), &rounds.to_string()])
-        .output()
-        .map_err(|error| missing(&error))?;
+        .args(["run", scenario.name(), &rounds.to_string()]);
+    Ok((count(callgrind)?, allocations(&fs::read_to_string(calls)?)))
+}
+
+/// The instructions of a whole program with its arguments.
+pub(crate) fn instructions_of<'w>(words: impl IntoIterator<Item = &'w OsStr>) -> Result<i64> {
+    let mut callgrind = callgrind(Path::new("/dev/null"));
+    callgrind.args(words);
+    count(callgrind)
+}
+
+fn callgrind(calls: &Path) -> Command {
+    let mut callgrind = Command::new("valgrind");
+    callgrind
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", calls.display()));
+    callgrind
+}
+
+fn count(mut callgrind: Command) -> Result<i64> {
+    let output = callgrind.output().map_err(|error| missing(&error))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let collected = text
         .lines()
         .find_map(|line| line.split_once("Collected : "));
     let (_, count) = collected.ok_or_else(|| format!("callgrind failed:\n{text}"))?;
-    Ok((
-        count.trim().parse()?,
-        allocations(&fs::read_to_string(calls)?),
-    ))
+    Ok(count.trim().parse()?)
 }
 
 /// The number of allocations. A call takes two lines, the first of which names the callee.

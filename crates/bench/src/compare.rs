@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 
+pub(crate) use self::figures::thousands;
 pub(crate) use self::floors::BY_PEER;
 use self::floors::Floor;
 use self::report::Report;

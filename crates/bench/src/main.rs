@@ -17,6 +17,7 @@ mod contender;
 mod grow;
 mod load;
 mod measure;
+mod program;
 mod punctual;
 mod recorded;
 mod redis_instructions;
@@ -74,6 +75,9 @@ enum What {
         /// Only the cases with these words in their names, and those beside which they stand
         words: Option<String>,
     },
+    /// Measures the program `tollgate`, built beside this one, and fails if it takes more instructions or memory than it may, or
+    /// misses the truth of a log
+    Program(program::Program),
     /// Measures how long after their turns waits end, beside tokio's timers for the same instants
     Punctual,
     /// Drives a Redis backend and prints one line of JSON
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
         What::Serve(serve) => serve.run(),
         What::Grow(grow) => grow.run(),
         What::RedisInstructions { words } => redis_instructions::run(words.as_deref()),
+        What::Program(program) => program.run(),
         What::Punctual => punctual::run(),
         What::Load(load) => load.run(),
     };

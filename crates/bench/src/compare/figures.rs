@@ -12,7 +12,7 @@ pub(super) fn figure(value: f64) -> String {
 }
 
 /// Whole, in groups of three.
-pub(super) fn thousands(value: f64) -> String {
+pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {

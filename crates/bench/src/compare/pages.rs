@@ -18,6 +18,7 @@ pub(super) fn write(report: &Report) -> Result<()> {
 }
 
 const METHOD: &str = include_str!("pages/method.md");
+const PROGRAM: &str = include_str!("pages/program.md");
 const NOTES: &str = include_str!("pages/notes.md");
 const LEFT_OUT: &str = include_str!("pages/left_out.md");
 
@@ -33,6 +34,7 @@ fn page(report: &Report) -> String {
         setting.versions.join(", ")
     ));
     page.push_str(&tables::all(report));
+    page.push_str(PROGRAM);
     page.push_str(NOTES);
     page.push_str(&standing(&floors(report)));
     page.push_str(LEFT_OUT);
