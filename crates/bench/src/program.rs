@@ -1,5 +1,5 @@
-//! The program `tollgate` by itself: the instructions for a line of a log beside a floor, its pace, its memory for a million callers,
-//! and a log of five million lines whose truth is known. It runs as its users run it, as a process of its own.
+//! The program `tollgate` by itself: the instructions for a line of a log beside a floor, its pace, its memory for a million
+//! callers, and a log of five million lines whose truth is known. It runs as its users run it, as a process of its own.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -169,7 +169,7 @@ fn read_long_log(programs: &Programs, folder: &Path, figures: &mut Figures) -> R
     figures.bound(
         "`suggest` finds the truth of five million lines",
         measured,
-        "the readers' burst, and the three callers that are none",
+        "the readers' burst, and the three callers that are no readers",
         found.is_ok(),
     );
     Ok(())
