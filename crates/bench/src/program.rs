@@ -169,7 +169,7 @@ fn read_long_log(programs: &Programs, folder: &Path, figures: &mut Figures) -> R
     figures.bound(
         "`suggest` finds the truth of five million lines",
         measured,
-        "the readers' burst, and the three callers that are no readers",
+        "the readers' burst, the office, the scanner and the broken client",
         found.is_ok(),
     );
     Ok(())
