@@ -387,3 +387,51 @@ async fn a_decision_has_at_most_32_charges_and_reads_six_full_logs() {
         "the sliding logs of the checks have 7168 entries, and one decision reads at most 6144"
     );
 }
+
+#[tokio::test]
+async fn a_check_may_state_its_quotas() {
+    let tiers = Tiers::by(|_, _| Some("paid")).tier("paid", Quota::per_hour(5));
+    let limiter = over([
+        account(),
+        user().tiers(tiers),
+        Policy::new("gate", Quota::per_hour(1)).shadow(),
+    ]);
+    let stated = |policy: &'static str, quotas: &'static str| {
+        let check = limiter.check(policy, "alice");
+        check.quotas(quotas)
+    };
+
+    // Another limit of the same algorithm finds the state of the policy's own: a half that is spent is a half of the other.
+    limiter.check("account", "alice").cost(5).await.unwrap();
+    let call = limiter.check_all([stated("account", "100/h").cost(10), stated("user", "3/h")]);
+    let call = call.await.unwrap();
+    assert!(call.is_allowed());
+    assert_eq!((call.remaining(0), call.remaining(1)), (40, 2));
+    assert_eq!(left(&limiter, "account", "alice").await, 4);
+    // All else of the policy holds: one on trial refuses nothing.
+    let trial = stated("gate", "2/h").cost(3).await.unwrap();
+    assert!(trial.is_allowed() && trial.verdicts()[0].is_denied());
+    // A limit of nothing refuses.
+    let none = stated("account", "none").await.unwrap();
+    assert_eq!(none.blocked(), Some(Block::Forbidden));
+
+    let words = [
+        (
+            "5 at once",
+            "policy \"account\": the quotas of the check: 5 at once: limits how many at once, and only the policy itself may: \
+             give that a policy of its own",
+        ),
+        (
+            "1/s; 2/s; 3/s; 4/s; 5/s",
+            "policy \"account\": the quotas of the check: 5 quotas are more than the 4 that fit",
+        ),
+        (
+            "soon",
+            "policy \"account\": the quotas of the check: \"soon\": ",
+        ),
+    ];
+    for (quotas, expected) in words {
+        let error = stated("account", quotas).await.unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

@@ -23,7 +23,7 @@ use super::plan::{Demand, Wish};
 use super::planning::{self, Question};
 use super::{Admission, Limiter, PendingAdmission, Ruling};
 use crate::policy::Rank;
-use crate::{Key, Policy};
+use crate::{ConfigError, Key, Policy, Quotas};
 
 /// One question to a [`Limiter`], to be awaited: see [`Limiter::check`].
 ///
@@ -254,6 +254,41 @@ impl<'a> Check<'a> {
             self.class = of_policy.unwrap_or(self.class);
             self.importance = of_limiter.unwrap_or(self.importance);
             Ok(policy)
+        });
+        self
+    }
+
+    /// Decides by these quotas in place of the policy's own, of its tiers and of those that are asked for: a gateway states the
+    /// limit of a request with it. All other rules of the policy hold.
+    ///
+    /// The states are those of the policy, as for [`QuotaLookup`](crate::QuotaLookup): another limit of the same algorithm gives no
+    /// fresh budget, and another algorithm or window has a budget of its own.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::from(Policy::new("mail", Quota::per_day(10)));
+    /// assert_eq!(limiter.check("mail", "alice").await?.remaining(), 9);
+    /// // Her contract says a hundred a day.
+    /// assert_eq!(limiter.check("mail", "alice").quotas("100/day").cost(50).await?.remaining(), 40);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When it is awaited: if the policy could not have such quotas. More than four, places and waits cannot be stated.
+    pub fn quotas(mut self, quotas: impl Into<Quotas>) -> Self {
+        self.policy = self.policy.and_then(|policy| {
+            let stated = policy.stating(quotas.into());
+            stated.map_err(|error| CheckError::Quotas {
+                policy: policy.name().into(),
+                reason: match error {
+                    ConfigError::QuotaLookup { reason, .. } => reason,
+                    ConfigError::Quota { text, reason, .. } => format!("{text:?}: {reason}"),
+                    other => other.to_string(),
+                },
+            })
         });
         self
     }

@@ -192,6 +192,13 @@ impl Policy {
     }
 }
 
+/// The most that stated quotas may be.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    quotas: usize,
+    log_entries: usize,
+}
+
 /// The lines of the log.
 const WORDS: Words = Words {
     fails: "quotas cannot be asked for: what was known before holds, and for others what `QuotaLookup::on_unknown` says",
@@ -336,9 +343,50 @@ impl Policy {
             || self.names_of_answers().any(|other| other == name)
     }
 
+    /// The policy with the quotas that a check states for itself. The states are those of the policy, as for an answer.
+    ///
+    /// # Errors
+    ///
+    /// If the policy could not have such quotas.
+    pub(crate) fn stating(self: &Arc<Self>, quotas: Quotas) -> Result<Arc<Self>, ConfigError> {
+        let room = Room {
+            quotas: self.limits.len().max(MOST_QUOTAS),
+            log_entries: log_entries(&self.limits).max(MOST_LOG_ENTRIES),
+        };
+        let own = Self {
+            tiers: None,
+            lookup: None,
+            ..Self::clone(self)
+        };
+        own.with_limits(self.limits_within(room, quotas)?)
+            .map(Arc::new)
+    }
+
+    /// The policy under other quotas, which hold for every identity.
+    fn with_limits(&self, limits: Arc<[Limit]>) -> Result<Self, ConfigError> {
+        let mut stated = Self {
+            limits,
+            // The memory holds this policy, and must not be held by it.
+            asked: None,
+            ..self.clone()
+        };
+        stated.place_ban();
+        stated.share_out()?;
+        stated.check_cost()?;
+        Ok(stated)
+    }
+
     /// The limits of an answer.
     fn limits_of_answer(&self, quotas: Quotas) -> Result<Arc<[Limit]>, ConfigError> {
-        let (given, most) = (quotas.len(), self.most_stated_quotas());
+        let room = Room {
+            quotas: self.most_stated_quotas(),
+            log_entries: self.most_stated_log_entries(),
+        };
+        self.limits_within(room, quotas)
+    }
+
+    fn limits_within(&self, room: Room, quotas: Quotas) -> Result<Arc<[Limit]>, ConfigError> {
+        let (given, most) = (quotas.len(), room.quotas);
         if given > most {
             return Err(
                 self.lookup_error(format!("{given} quotas are more than the {most} that fit"))
@@ -353,7 +401,7 @@ impl Policy {
                 ))
             })
         })?;
-        let (entries, most) = (log_entries(&limits), self.most_stated_log_entries());
+        let (entries, most) = (log_entries(&limits), room.log_entries);
         if entries > most {
             return Err(self.lookup_error(format!(
                 "sliding logs of {entries} entries are more than the {most} that fit; a rolling window takes less"
@@ -362,7 +410,8 @@ impl Policy {
         for limit in &*limits {
             let name = limit.label.quota();
             let mut own = self.limits.iter().map(|own| own.label.quota());
-            if !own.any(|own| own == name) && !self.names_of_answers().any(|one| one == name) {
+            let mut numbered = (0..room.quotas).map(|index| Limit::name(&self.name, index));
+            if !own.any(|own| own == name) && !numbered.any(|one| one == name) {
                 return Err(self.lookup_error(format!(
                     "headers would call a quota {name:?}, and no quota of the policy has that name: leave the name out"
                 )));
@@ -394,14 +443,6 @@ fn stated(policy: &Arc<Policy>, answer: Allowance) -> Result<Entitlement, Config
         Allowance::Unlimited => return Ok(Entitlement::Unlimited),
         Allowance::Quotas(quotas) => quotas,
     };
-    let mut stated = Policy {
-        limits: policy.limits_of_answer(quotas)?,
-        // The memory holds this policy, and must not be held by it.
-        asked: None,
-        ..Policy::clone(policy)
-    };
-    stated.place_ban();
-    stated.share_out()?;
-    stated.check_cost()?;
+    let stated = policy.with_limits(policy.limits_of_answer(quotas)?)?;
     Ok(Entitlement::Stated(Arc::new(stated)))
 }

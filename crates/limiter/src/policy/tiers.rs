@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate_core::Unit;
+use tollgate_core::{Algorithm, Unit};
 
 use super::answer_cache::{
     AnswerCache, AnswerFuture, DEADLINE, Entitlement, FoundEntitlement, Lookup, Tier,
@@ -335,6 +335,14 @@ impl Policy {
             Some(grant) => grant.limits().is_empty(),
             None => self.limits.is_empty(),
         }
+    }
+
+    /// The algorithm of its first quota, for quotas that are stated for it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        let first = self.quotas().next();
+        first.map(Quota::algorithm).unwrap_or_default()
     }
 
     /// True if a request under it may hold something until it is over, in whatever tier it is.

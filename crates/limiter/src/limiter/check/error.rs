@@ -92,6 +92,13 @@ pub enum CheckError {
         /// The policy's name.
         policy: String,
     },
+    /// The quotas that the check [states](crate::Check::quotas) cannot be those of the policy.
+    Quotas {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        reason: String,
+    },
     /// The length of the ban cannot be.
     BanLength(QuotaError),
     /// The backend failed, and the policy refuses requests then.
@@ -149,6 +156,9 @@ impl fmt::Display for CheckError {
             Self::NeverBans { policy } => {
                 write!(f, "policy {policy:?}: it has no ban: add `.ban(..)`")
             }
+            Self::Quotas { policy, reason } => {
+                write!(f, "policy {policy:?}: the quotas of the check: {reason}")
+            }
             Self::BanLength(error) => write!(f, "the length of the ban: {error}"),
             Self::Unavailable(_) => f.write_str("the limiter cannot decide"),
             Self::TierUnknown { policy } => {
@@ -176,6 +186,7 @@ impl Error for CheckError {
             | Self::TooManyLogEntries { .. }
             | Self::NeverOnce { .. }
             | Self::NeverBans { .. }
+            | Self::Quotas { .. }
             | Self::BanLength(_)
             | Self::TierUnknown { .. } => None,
             Self::Unavailable(error) => Some(error),
