@@ -1,7 +1,10 @@
 //! A configuration file: the library's policies, and the rules that say which descriptors charge them.
 
 mod document;
+mod ratelimit;
+mod yaml;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tollgate::config::{CostConfig, LimiterConfig};
@@ -9,12 +12,22 @@ use tollgate::config::{CostConfig, LimiterConfig};
 use self::document::{Document, RuleConfig};
 use crate::rules::{MOST_ENTRIES, Pattern, Rule, RuleCharge, Rules, SecondRule};
 
-/// The policies and the rules of a file in TOML.
+/// The policies and the rules of a file: one of envoy/ratelimit if it is YAML, and one of ours in TOML otherwise.
 ///
 /// # Errors
 ///
 /// If the text makes no sense: with the line.
-pub(crate) fn read(text: &str) -> Result<(LimiterConfig, Rules), String> {
+pub(crate) fn read_file(path: &Path, text: &str) -> Result<(LimiterConfig, Rules), String> {
+    let extension = path.extension().unwrap_or_default();
+    if extension == "yaml" || extension == "yml" {
+        ratelimit::read(text)
+    } else {
+        read(text)
+    }
+}
+
+/// The policies and the rules of a file in TOML.
+fn read(text: &str) -> Result<(LimiterConfig, Rules), String> {
     let document: Document = toml::from_str(text).map_err(|error| error.to_string())?;
     let mut rules = Rules::default();
     for rule in &document.envoy {

@@ -55,14 +55,16 @@ impl EnvoyService {
     ) -> Result<Result<RateLimitResponse, Status>, CheckError> {
         let (limiter, counts) = (&self.live.limiter, &self.live.counts);
         let rules = self.live.rules.load_full();
-        let asked = match Asked::of(request, &rules, limiter) {
+        let asked = Asked::of(request, &rules, limiter);
+        let asked = asked.and_then(|asked| Ok((asked.checks(limiter)?, asked)));
+        let (checks, asked) = match asked {
             Ok(asked) => asked,
             Err(reason) => {
                 counts.add(Tally::Invalid);
                 return Ok(Err(Status::invalid_argument(reason)));
             }
         };
-        let outcome = limiter.check_all(asked.checks(limiter)).await?;
+        let outcome = limiter.check_all(checks).await?;
         asked.debit(limiter, &outcome, counts);
         asked.count(request, &outcome, counts);
         Ok(Ok(self.writer.write(&asked, &outcome)))

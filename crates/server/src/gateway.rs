@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tollgate::config::{self, ReloadError, Watch};
 use tollgate::{ConfigError, Limiter, LimiterBuilder, Policy};
 use tonic::transport::Server;
@@ -23,6 +24,9 @@ use crate::rules::Rules;
 /// The longest request that is read. Envoy passes on at most 60 KiB of header fields unless told otherwise, and several descriptors
 /// may have the same value.
 const MAX_REQUEST_BYTES: usize = 256 << 10;
+
+/// The time that connections have to end when the server does. A connection that has sent nothing ends only by its client.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// The time without a sign of life after which a connection is asked for one, and in which it has to answer.
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -61,8 +65,9 @@ impl Gateway {
         let read: Arc<Mutex<Option<Rules>>> = Arc::default();
         let live: Arc<Mutex<Option<Arc<Live>>>> = Arc::default();
         let (read_now, live_now) = (Arc::clone(&read), Arc::clone(&live));
-        let mut file = config::watch(&path, move |text| {
-            let (limiter, rules) = crate::config::read(text)?;
+        let named = path.clone();
+        let mut file = config::watch(path, move |text| {
+            let (limiter, rules) = crate::config::read_file(&named, text)?;
             *lock(&read_now) = Some(rules);
             Ok::<_, String>(limiter)
         })
@@ -142,7 +147,7 @@ impl Gateway {
     }
 
     /// Answers on this socket until `stop` is ready. Then no connection is accepted any more, and the requests under way are
-    /// answered.
+    /// answered, for at most five seconds.
     ///
     /// ```no_run
     /// use tokio::net::TcpListener;
@@ -169,10 +174,25 @@ impl Gateway {
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE));
         let mut server = server;
+        let stopping = Notify::new();
+        let stop = async {
+            stop.await;
+            stopping.notify_one();
+        };
+        let late = async {
+            stopping.notified().await;
+            tokio::time::sleep(GRACE).await;
+        };
         let served = server
             .add_service(envoy)
             .serve_with_incoming_shutdown(incoming, stop);
-        served.await.map_err(io::Error::other)
+        tokio::select! {
+            served = served => served.map_err(io::Error::other),
+            () = late => {
+                tracing::warn!("closes connections whose clients do not end them");
+                Ok(())
+            }
+        }
     }
 }
 

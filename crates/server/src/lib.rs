@@ -28,6 +28,7 @@ mod counts;
 mod envoy;
 mod gateway;
 mod live;
+mod period;
 #[doc(hidden)]
 pub mod proto;
 #[allow(

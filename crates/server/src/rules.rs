@@ -85,6 +85,8 @@ pub(crate) struct RuleCharge {
 #[derive(Debug)]
 pub(crate) enum Found<'r> {
     Rule(&'r Rule),
+    /// The gateway states a limit, and the domain has a policy for such limits, whatever the rules say.
+    Override(&'r Arc<str>),
     /// No rule of the domain is for such a descriptor.
     NoRule,
     /// There is no such domain.
@@ -127,25 +129,22 @@ impl Rules {
         self.count
     }
 
-    pub(crate) fn has(&self, domain: &str) -> bool {
-        self.domains.contains_key(domain)
-    }
-
-    /// The policy for descriptors with a limit of their own, if the domain has one.
-    pub(crate) fn overrides(&self, domain: &str) -> Option<&Arc<str>> {
-        self.domains.get(domain)?.overrides.as_ref()
-    }
-
     /// The rule for a descriptor. The entries of both are the same in number and order. A rule for exactly this value comes before
     /// one for values that begin like it, and that before one for any value.
     pub(crate) fn find<'d>(
         &self,
         domain: &str,
         entries: impl ExactSizeIterator<Item = Entry<'d>>,
+        states_limit: bool,
     ) -> Found<'_> {
         let Some(domain) = self.domains.get(domain) else {
             return Found::NoDomain;
         };
+        if let Some(policy) = &domain.overrides
+            && states_limit
+        {
+            return Found::Override(policy);
+        }
         // No rule is longer.
         if entries.len() > MOST_ENTRIES {
             return Found::NoRule;
@@ -248,11 +247,12 @@ mod tests {
     }
 
     fn found(rules: &Rules, entries: &[Entry<'_>]) -> String {
-        match rules.find("shop", entries.iter().copied()) {
+        match rules.find("shop", entries.iter().copied(), false) {
             Found::Rule(rule) => rule
                 .charge
                 .as_ref()
                 .map_or_else(String::new, |charge| charge.policy.to_string()),
+            Found::Override(policy) => policy.to_string(),
             Found::NoRule => "no rule".to_owned(),
             Found::NoDomain => "no domain".to_owned(),
         }
@@ -285,11 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_of_envoys_files_never_returns_from_a_branch() {
+    fn a_domain_of_envoys_files_never_returns_from_a_branch_and_has_a_policy_for_stated_limits() {
         let mut rules = rules(&[&[("a", "1"), ("b", "*")], &[("a", "*"), ("c", "*")]]);
         rules.read_as_envoy_does("shop", "override".into());
         assert_eq!(found(&rules, &[("a", "1"), ("c", "2")]), "no rule");
         assert_eq!(found(&rules, &[("a", "2"), ("c", "2")]), "1");
+        let stated = rules.find("shop", [("x", "1")].into_iter(), true);
+        assert!(matches!(stated, Found::Override(policy) if **policy == *"override"));
     }
 
     #[test]

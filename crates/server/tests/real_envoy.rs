@@ -6,19 +6,16 @@
     reason = "a test says what it expects by panicking"
 )]
 
-use std::fs;
+mod common;
+
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use tempfile::TempDir;
+use axum::routing::get as get_service;
+use common::{File, Served, free_address};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-use tollgate_server::Gateway;
 use tollgate_testkit::Envoy;
 
 const GUIDE: &str = include_str!("../../../docs/gateways.md");
@@ -32,59 +29,11 @@ fn example(language: &str) -> String {
     behind.split_once("```").unwrap().0.to_owned()
 }
 
-/// The configuration file of a gateway, in a folder that is removed after the test.
-struct File {
-    folder: TempDir,
-}
-
-impl File {
-    fn of(text: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let file = Self { folder };
-        fs::write(file.path(), text).unwrap();
-        file
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("gateway.toml")
-    }
-}
-
-/// A gateway that serves until it is stopped.
-struct Served {
-    gateway: Arc<Gateway>,
-    stop: oneshot::Sender<()>,
-    end: JoinHandle<std::io::Result<()>>,
-}
-
-impl Served {
-    async fn start(path: PathBuf, address: SocketAddr) -> Self {
-        let gateway = Arc::new(Gateway::start(path, |builder| builder).unwrap());
-        let listener = TcpListener::bind(address).await.unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let serving = Arc::clone(&gateway);
-        let end = tokio::spawn(async move {
-            let stopped = async { drop(stopped.await) };
-            serving.serve(listener, stopped).await
-        });
-        Self { gateway, stop, end }
-    }
-
-    async fn stop(self) {
-        self.stop.send(()).unwrap();
-        self.end.await.unwrap().unwrap();
-    }
-}
-
-/// An address that is free.
-async fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
-
 /// The service behind Envoy.
 async fn shop() -> SocketAddr {
-    let app = Router::new().fallback(|| async { "served" });
+    let files = get_service(|| async { "x".repeat(600_000) });
+    let app = Router::new().route("/files", files);
+    let app = app.fallback(|| async { "served" });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, app).await });
@@ -140,9 +89,9 @@ async fn get(envoy: &Envoy, path: &str, field: &str) -> Answer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn envoy_limits_by_the_configuration_of_the_guide() {
-    let file = File::of(&example("toml"));
+    let file = File::toml(&example("toml"));
     let address = free_address().await;
-    let served = Served::start(file.path(), address).await;
+    let served = Served::start(&file, address).await;
     let envoy = envoy(address, &[]).await;
 
     // The generic key and the address of the caller.
@@ -200,8 +149,15 @@ async fn envoy_limits_by_the_configuration_of_the_guide() {
     assert_eq!(over.status, 200, "{over:?}");
     assert_eq!(over.field("x-ratelimit-remaining"), ["0"]);
 
+    // What a download took is reported when it is over. Two of 600 kB are more than a megabyte, and make a debt.
+    for _ in 0..2 {
+        assert_eq!(get(&envoy, "/files", "").await.body.len(), 600_000);
+    }
+    until(&envoy, "/files", 429).await;
+
     let counts = served.gateway.counts();
-    assert_eq!((counts.passed, counts.refused), (5 + 40 + 4, 3));
+    assert!(counts.passed >= 5 + 40 + 4 + 2 * 2, "{counts:?}");
+    assert_eq!(counts.lost_reports, 0);
     assert_eq!(
         (counts.invalid, counts.undecided, counts.unknown_descriptors),
         (0, 0, 0)
@@ -227,9 +183,9 @@ async fn until(envoy: &Envoy, path: &str, status: u16) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn envoy_goes_on_without_the_server_and_finds_it_again() {
-    let file = File::of(&example("toml"));
+    let file = File::toml(&example("toml"));
     let address = free_address().await;
-    let served = Served::start(file.path(), address).await;
+    let served = Served::start(&file, address).await;
     let open = envoy(address, &[]).await;
     let closed = envoy(
         address,
@@ -248,7 +204,7 @@ async fn envoy_goes_on_without_the_server_and_finds_it_again() {
     until(&closed, "/login", 500).await;
 
     // Back again, with its memory lost: five pass, in one of them or the other.
-    let served = Served::start(file.path(), address).await;
+    let served = Served::start(&file, address).await;
     until(&closed, "/login", 200).await;
     until(&open, "/login", 429).await;
     until(&closed, "/login", 429).await;

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, Request};
-use tollgate::{JointOutcome, Quota, RefusalReason, RequestView, Verdict};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Request, StatusCode};
+use tollgate::{JointOutcome, RefusalReason, RequestView, Verdict};
 use tollgate_http::transport::{Answers, refill_seconds};
 use tollgate_limiter::PolicyVerdict;
 
 use super::asked::{Asked, Place};
-use crate::proto::rate_limit_response::rate_limit::Unit;
+use crate::period::unit_of;
 use crate::proto::rate_limit_response::{Code, DescriptorStatus, RateLimit};
 use crate::proto::{HeaderValue, RateLimitResponse};
 
@@ -42,7 +44,12 @@ impl Writer {
             None => RefusalReason::QuotaExceeded,
         };
         let head = RequestView::of(&self.head);
-        let answer = self.answers.refuse(reason, outcome.report(), head, true);
+        let mut answer = self.answers.refuse(reason, outcome.report(), head, true);
+        // Envoy answers 429 in any case, unless it is configured otherwise, and the body of another status would contradict it.
+        if answer.status() != StatusCode::TOO_MANY_REQUESTS {
+            answer.headers_mut().remove(CONTENT_TYPE);
+            *answer.body_mut() = Bytes::new();
+        }
         RateLimitResponse {
             overall_code: Code::OverLimit.into(),
             statuses,
@@ -112,21 +119,8 @@ fn limit(of: &PolicyVerdict) -> RateLimit {
     let quota = of.label().whole();
     RateLimit {
         requests_per_unit: of.limit().try_into().unwrap_or(u32::MAX),
-        unit: unit(quota).into(),
+        unit: unit_of(refill_seconds(quota)).into(),
         name: of.quota().to_owned(),
-    }
-}
-
-fn unit(quota: &Quota) -> Unit {
-    match refill_seconds(quota) {
-        1 => Unit::Second,
-        60 => Unit::Minute,
-        3_600 => Unit::Hour,
-        86_400 => Unit::Day,
-        604_800 => Unit::Week,
-        2_592_000 => Unit::Month,
-        31_536_000 => Unit::Year,
-        _ => Unit::Unknown,
     }
 }
 

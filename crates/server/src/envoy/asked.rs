@@ -3,9 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate::{Check, JointOutcome, Key, Limiter};
+use tollgate::{Algorithm, Check, JointOutcome, Key, Limiter, Quota, Quotas};
 
 use crate::counts::{Counters, Tally};
+use crate::period::period;
+use crate::proto::rate_limit_descriptor::RateLimitOverride;
+use crate::proto::rate_limit_response::rate_limit::Unit;
 use crate::proto::{RateLimitDescriptor, RateLimitRequest};
 use crate::rules::{Found, Rule, RuleCharge, Rules};
 
@@ -26,8 +29,10 @@ pub(super) enum Place {
     Charge(usize),
     /// It has no limit, by a rule.
     Unlimited,
-    /// No rule is for it.
+    /// No rule of the domain is for it.
     Unknown,
+    /// The domain has no rules.
+    UnknownDomain,
 }
 
 /// One budget, and what the request takes from it.
@@ -39,6 +44,22 @@ struct Charge {
     cost: u64,
     /// The hits that were spent already.
     spent: u64,
+    /// The quota that the gateway states; `None` for those of the policy.
+    stated: Option<Stated>,
+}
+
+/// What a descriptor means by the rules.
+struct Meant<'r> {
+    found: Found<'r>,
+    hits: u64,
+    stated: Option<Stated>,
+}
+
+/// A limit that the gateway states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stated {
+    limit: u32,
+    unit: Unit,
 }
 
 impl Asked {
@@ -62,64 +83,72 @@ impl Asked {
             charges: Vec::new(),
             descriptors: Vec::with_capacity(request.descriptors.len()),
         };
+        let wrong = |place: usize| move |reason| format!("descriptor {}: {reason}", place + 1);
+        let mut found = Vec::with_capacity(request.descriptors.len());
         for (place, descriptor) in request.descriptors.iter().enumerate() {
-            let hits = hits(request, descriptor);
-            let asks = hits.and_then(|hits| asked.add(request, descriptor, hits, rules, limiter));
-            let asks = asks.map_err(|reason| format!("descriptor {}: {reason}", place + 1))?;
-            asked.descriptors.push(asks);
+            let meant = Meant::of(request, descriptor, rules);
+            found.push(meant.map_err(wrong(place))?);
+        }
+        let replaced = found.iter().flat_map(Meant::replaces);
+        let replaced: Vec<&str> = replaced.map(|name| &**name).collect();
+        for (place, (meant, descriptor)) in found.iter().zip(&request.descriptors).enumerate() {
+            let asks = if meant.is_among(&replaced) {
+                Ok(Place::Unlimited)
+            } else {
+                asked.add(meant, descriptor, limiter)
+            };
+            asked.descriptors.push(asks.map_err(wrong(place))?);
         }
         Ok(asked)
     }
 
     fn add(
         &mut self,
-        request: &RateLimitRequest,
+        meant: &Meant<'_>,
         descriptor: &RateLimitDescriptor,
-        hits: u64,
-        rules: &Rules,
         limiter: &Limiter,
     ) -> Result<Place, String> {
-        if descriptor.entries.is_empty() {
-            return Err("it has no entries".to_owned());
-        }
-        if descriptor.entries.iter().any(|entry| entry.key.is_empty()) {
-            return Err("an entry has an empty key".to_owned());
-        }
-        let entries = descriptor.entries.iter();
-        let entries = entries.map(|entry| (entry.key.as_str(), entry.value.as_str()));
-        match rules.find(&request.domain, entries) {
-            Found::NoDomain | Found::NoRule => Ok(Place::Unknown),
-            Found::Rule(Rule { charge: None, .. }) => Ok(Place::Unlimited),
-            Found::Rule(Rule {
-                charge: Some(charge),
-                ..
-            }) => {
-                let key = key_of(descriptor, charge, limiter)?;
-                self.charge(charge, key, hits)
+        match (meant.stated, &meant.found) {
+            (Some(stated), Found::Override(policy)) => {
+                let charge = Charge::of(policy, key_of_all(descriptor), Some(stated));
+                self.charge(charge, meant.hits, false)
+            }
+            (None, Found::Override(_)) | (_, Found::NoRule) => Ok(Place::Unknown),
+            (_, Found::NoDomain) => Ok(Place::UnknownDomain),
+            (_, Found::Rule(Rule { charge: None, .. })) => Ok(Place::Unlimited),
+            (
+                stated,
+                Found::Rule(Rule {
+                    charge: Some(rule), ..
+                }),
+            ) => {
+                let key = key_of(descriptor, rule, limiter)?;
+                let charge = Charge::of(&rule.policy, key, stated);
+                self.charge(charge, meant.hits, rule.is_report)
             }
         }
     }
 
     /// Adds hits to a budget. Several descriptors that reach one budget make one charge of all their hits.
-    fn charge(&mut self, rule: &RuleCharge, key: Key, hits: u64) -> Result<Place, String> {
-        let is_same = |charge: &Charge| charge.policy == rule.policy && charge.key == key;
+    fn charge(&mut self, charge: Charge, hits: u64, is_report: bool) -> Result<Place, String> {
+        let is_same = |known: &Charge| known.policy == charge.policy && known.key == charge.key;
         let known = self.charges.iter().position(is_same);
         let place = known.unwrap_or(self.charges.len());
+        if known.is_some_and(|place| self.charges[place].stated != charge.stated) {
+            return Err(
+                "it states another limit for the budget of a descriptor before it".to_owned(),
+            );
+        }
         if place == MOST_CHARGES {
             return Err(format!(
                 "with it the request charges more than {MOST_CHARGES} budgets, and at most {MOST_CHARGES} are decided together"
             ));
         }
         if known.is_none() {
-            self.charges.push(Charge {
-                policy: Arc::clone(&rule.policy),
-                key,
-                cost: 0,
-                spent: 0,
-            });
+            self.charges.push(charge);
         }
         let charge = &mut self.charges[place];
-        let sum = if rule.is_report {
+        let sum = if is_report {
             &mut charge.spent
         } else {
             &mut charge.cost
@@ -130,11 +159,21 @@ impl Asked {
     }
 
     /// The questions to the limiter, one for each charge. A charge of nothing asks how its budget stands.
-    pub(super) fn checks<'a>(&self, limiter: &'a Limiter) -> Vec<Check<'a>> {
+    ///
+    /// # Errors
+    ///
+    /// If a stated limit is not one that a budget can have: with the reason.
+    pub(super) fn checks<'a>(&self, limiter: &'a Limiter) -> Result<Vec<Check<'a>>, String> {
         let charges = self.charges.iter();
         let check = |charge: &Charge| {
             let check = limiter.check(&charge.policy, charge.key.clone());
-            check.cost(charge.cost)
+            let check = check.cost(charge.cost);
+            let Some(stated) = charge.stated else {
+                return Ok(check);
+            };
+            let policy = limiter.policy(&charge.policy);
+            let algorithm = policy.map(|policy| policy.algorithm()).unwrap_or_default();
+            Ok(check.quotas(stated.quotas(algorithm)?))
         };
         charges.map(check).collect()
     }
@@ -166,6 +205,12 @@ impl Asked {
         } else {
             Tally::Refused
         });
+        if self.descriptors.contains(&Place::UnknownDomain) && counts.add(Tally::UnknownDomain) {
+            tracing::warn!(
+                domain = request.domain,
+                "a gateway asks about a domain without rules; its requests have no limit"
+            );
+        }
         let unknown = self.descriptors.iter().zip(&request.descriptors);
         for (_, descriptor) in unknown.filter(|(place, _)| **place == Place::Unknown) {
             if counts.add(Tally::UnknownDescriptor) {
@@ -185,6 +230,86 @@ impl Asked {
     }
 }
 
+impl<'r> Meant<'r> {
+    fn of(
+        request: &RateLimitRequest,
+        descriptor: &RateLimitDescriptor,
+        rules: &'r Rules,
+    ) -> Result<Self, String> {
+        if descriptor.entries.is_empty() {
+            return Err("it has no entries".to_owned());
+        }
+        if descriptor.entries.iter().any(|entry| entry.key.is_empty()) {
+            return Err("an entry has an empty key".to_owned());
+        }
+        let entries = descriptor.entries.iter();
+        let entries = entries.map(|entry| (entry.key.as_str(), entry.value.as_str()));
+        let stated = descriptor.limit.map(Stated::of).transpose()?;
+        Ok(Self {
+            found: rules.find(&request.domain, entries, stated.is_some()),
+            hits: hits(request, descriptor)?,
+            stated,
+        })
+    }
+
+    /// The names of the rules that its rule replaces.
+    fn replaces(&self) -> &'r [Box<str>] {
+        match self.found {
+            Found::Rule(rule) => &rule.replaces,
+            _ => &[],
+        }
+    }
+
+    fn is_among(&self, replaced: &[&str]) -> bool {
+        match self.found {
+            Found::Rule(Rule {
+                name: Some(name), ..
+            }) => replaced.contains(&&**name),
+            _ => false,
+        }
+    }
+}
+
+impl Charge {
+    fn of(policy: &Arc<str>, key: Key, stated: Option<Stated>) -> Self {
+        Self {
+            policy: Arc::clone(policy),
+            key,
+            cost: 0,
+            spent: 0,
+            stated,
+        }
+    }
+}
+
+impl Stated {
+    fn of(limit: RateLimitOverride) -> Result<Self, String> {
+        match Unit::try_from(limit.unit) {
+            Ok(Unit::Unknown) | Err(_) => Err(format!(
+                "it states a limit in unit {}: the units are 1 (SECOND) to 7 (WEEK)",
+                limit.unit
+            )),
+            Ok(unit) => Ok(Self {
+                limit: limit.requests_per_unit,
+                unit,
+            }),
+        }
+    }
+
+    fn quotas(self, algorithm: Algorithm) -> Result<Quotas, String> {
+        if self.limit == 0 {
+            return Ok(Quotas::none());
+        }
+        let quota = Quota::try_new(self.limit.into(), period(self.unit));
+        // What the policy counts by may not fit any period, as a calendar does not.
+        let quota = quota.map(|quota| quota.try_using(algorithm).unwrap_or(quota));
+        quota.map(Quotas::from).map_err(|error| {
+            let (limit, unit) = (self.limit, self.unit.as_str_name());
+            format!("it states a limit of {limit} per {unit}: {error}")
+        })
+    }
+}
+
 /// The hits of a descriptor: its own, or else those of the request, of which 0 means one.
 fn hits(request: &RateLimitRequest, descriptor: &RateLimitDescriptor) -> Result<u64, String> {
     if descriptor.is_negative_hits {
@@ -196,6 +321,15 @@ fn hits(request: &RateLimitRequest, descriptor: &RateLimitDescriptor) -> Result<
         Some(hits) => hits,
         None => u64::from(request.hits_addend).max(1),
     })
+}
+
+/// The identity of a descriptor as a whole.
+fn key_of_all(descriptor: &RateLimitDescriptor) -> Key {
+    let entries = descriptor.entries.iter();
+    let parts: Vec<_> = entries
+        .flat_map(|entry| [Key::from(&*entry.key), Key::from(&*entry.value)])
+        .collect();
+    Key::tuple(&parts)
 }
 
 /// The identity whose budget a descriptor charges.

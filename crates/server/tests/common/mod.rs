@@ -1,0 +1,101 @@
+//! A gateway that serves on a socket, for tests that ask it.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program takes a part of it"
+)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tollgate::LimiterBuilder;
+use tollgate_server::Gateway;
+
+/// The configuration file of a gateway, in a folder that is removed after the test.
+pub struct File {
+    folder: TempDir,
+    name: &'static str,
+}
+
+impl File {
+    pub fn toml(text: &str) -> Self {
+        Self::of("gateway.toml", text)
+    }
+
+    pub fn yaml(text: &str) -> Self {
+        Self::of("ratelimit.yaml", text)
+    }
+
+    fn of(name: &'static str, text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Self { folder, name };
+        file.write(text);
+        file
+    }
+
+    /// Replaces the text as a whole, as `Watch` asks for.
+    pub fn write(&self, text: &str) {
+        let next = self.folder.path().join("next");
+        fs::write(&next, text).unwrap();
+        fs::rename(next, self.path()).unwrap();
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join(self.name)
+    }
+}
+
+/// A gateway that serves until it is stopped.
+pub struct Served {
+    pub gateway: Arc<Gateway>,
+    pub address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    end: JoinHandle<std::io::Result<()>>,
+}
+
+impl Served {
+    pub async fn start(file: &File, address: SocketAddr) -> Self {
+        Self::with(file, address, |builder| builder).await
+    }
+
+    pub async fn with(
+        file: &File,
+        address: SocketAddr,
+        finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+    ) -> Self {
+        let gateway = Arc::new(Gateway::start(file.path(), finish).unwrap());
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let serving = Arc::clone(&gateway);
+        let end = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            serving.serve(listener, stopped).await
+        });
+        Self {
+            gateway,
+            address,
+            stop,
+            end,
+        }
+    }
+
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.end.await.unwrap().unwrap();
+    }
+}
+
+/// An address that is free.
+pub async fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}

@@ -1,0 +1,132 @@
+//! The program, run as an operator runs it.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use tollgate_server::proto::rate_limit_descriptor::Entry;
+use tollgate_server::proto::rate_limit_response::Code;
+use tollgate_server::proto::rate_limit_service_client::RateLimitServiceClient;
+use tollgate_server::proto::{RateLimitDescriptor, RateLimitRequest};
+use tonic::transport::Channel;
+
+const RULES: &str = "
+[[policies]]
+name = 'api'
+quotas = '10/h'
+on_demand = true
+
+[[envoy]]
+domain = 'shop'
+descriptor = [{ key = 'account' }]
+policy = 'api'
+";
+
+fn program(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_tollgate-server"))
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The status with which it ends, and what it says.
+fn outcome(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut program = program(arguments);
+    let mut said = String::new();
+    program
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    (program.wait().unwrap().code(), said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_program_answers_until_it_is_told_to_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    fs::write(&file, RULES).unwrap();
+    let mut program = program(&[
+        "--config",
+        file.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    let mut log = BufReader::new(program.stderr.take().unwrap()).lines();
+    let address = loop {
+        let line = log.next().unwrap().unwrap();
+        if let Some((_, address)) = line.split_once("Envoy may ask address=") {
+            break address.to_owned();
+        }
+    };
+
+    let channel = Channel::from_shared(format!("http://{address}")).unwrap();
+    let mut client = RateLimitServiceClient::new(channel.connect().await.unwrap());
+    let entry = Entry {
+        key: "account".to_owned(),
+        value: "acme".to_owned(),
+    };
+    let descriptor = RateLimitDescriptor {
+        entries: vec![entry],
+        ..RateLimitDescriptor::default()
+    };
+    let request = RateLimitRequest {
+        domain: "shop".to_owned(),
+        descriptors: vec![descriptor],
+        hits_addend: 0,
+    };
+    let answer = client
+        .should_rate_limit(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(answer.overall_code(), Code::Ok);
+    assert_eq!(answer.statuses[0].limit_remaining, 9);
+
+    let id = program.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let rest: Vec<_> = log.map(Result::unwrap).collect();
+    assert!(program.wait().unwrap().success(), "{rest:?}");
+    assert!(rest.last().unwrap().contains("stopped"), "{rest:?}");
+}
+
+#[test]
+fn the_program_says_why_it_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    fs::write(&file, RULES.replace("policy = 'api'", "policy = 'apl'")).unwrap();
+    let file = file.to_str().unwrap();
+    let (status, said) = outcome(&["--config", file]);
+    assert_eq!(status, Some(1));
+    let reason =
+        format!("{file}:7: the rule at line 7: charges \"apl\", and the policies are: api");
+    assert!(said.contains(&reason), "{said}");
+
+    fs::write(file, RULES).unwrap();
+    let (status, said) = outcome(&["--config", file, "--listen", "192.0.2.1:1"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("--listen 192.0.2.1:1: "), "{said}");
+    let (status, said) = outcome(&["--config", file, "--redis", "http://localhost"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("redis: "), "{said}");
+    let (status, _) = outcome(&[]);
+    assert_eq!(status, Some(2));
+}
