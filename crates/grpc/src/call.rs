@@ -5,9 +5,9 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response};
 use tollgate_http::RefusalReason;
-use tollgate_http::transport::{Config, Dialect};
+use tollgate_http::transport::Config;
 use tollgate_limiter::RequestView;
-use tollgate_limiter::transport::Report;
+use tollgate_limiter::transport::{Dialect, Report};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 

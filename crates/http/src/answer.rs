@@ -27,7 +27,7 @@ pub(crate) use self::answers::has_fields_on;
 pub use self::grpc::closed;
 #[cfg(feature = "tonic")]
 pub(crate) use self::grpc::too_late;
-pub use self::grpc::{Dialect, GrpcAnswers, GrpcCode, GrpcStatus};
+pub use self::grpc::{GrpcAnswers, GrpcCode, GrpcStatus};
 pub use self::headers::{HeaderForm, RateLimitHeaders};
 pub use self::into_answer::IntoAnswer;
 pub use self::jitter::Jitter;

@@ -11,7 +11,7 @@ pub use crate::annotation::name::of_route;
 pub use crate::annotation::site::{Owner, Site};
 #[cfg(feature = "tonic")]
 pub use crate::answer::closed;
-pub use crate::answer::{Answers, Dialect, refill_seconds};
+pub use crate::answer::{Answers, refill_seconds};
 #[cfg(feature = "tonic")]
 pub use crate::layer::Deadline;
 pub use crate::layer::Passage;

@@ -35,7 +35,7 @@ pub use self::error::ConfigError;
 pub use self::key::ClientIp;
 pub use self::limiter::{
     Acquire, Cause, Check, CheckError, CheckFuture, CheckOutcome, Event, JointCheck, JointOutcome,
-    Limiter, LimiterBuilder, Observer, Offender, Offenders, Shedding,
+    Limiter, LimiterBuilder, Observer, Offender, Offenders, Shedding, Transport,
 };
 pub use self::policy::{
     Allowance, Block, Messages, OnFailure, OnMissing, OnUnknown, Policy, QuotaLookup, Quotas,

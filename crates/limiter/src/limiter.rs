@@ -51,7 +51,7 @@ pub use self::builder::LimiterBuilder;
 pub use self::check::{
     Acquire, Check, CheckError, CheckFuture, CheckOutcome, JointCheck, JointOutcome,
 };
-pub use self::event::{Cause, Event};
+pub use self::event::{Cause, Event, Transport};
 pub use self::fallback::Fallback;
 use self::health::Health;
 pub use self::judgement::Judgement;

@@ -1,5 +1,6 @@
 //! The parts of a request that policies and keys may read.
 
+mod dialect;
 mod timeout;
 
 use std::borrow::Cow;
@@ -14,6 +15,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 use crate::client::{ClientAddress, by_its_bits};
 use crate::matching::{PathForms, Pattern};
 
+pub use self::dialect::Dialect;
 pub use self::timeout::grpc_timeout;
 pub(crate) use self::timeout::{CallerDeadline, millis};
 

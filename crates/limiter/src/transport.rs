@@ -19,4 +19,4 @@ pub use crate::literal::literal;
 pub use crate::matching::Pattern;
 pub use crate::policy::{Label, Limit, Unmet, is_none};
 pub use crate::report::Report;
-pub use crate::request::grpc_timeout;
+pub use crate::request::{Dialect, grpc_timeout};

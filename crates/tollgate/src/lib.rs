@@ -215,7 +215,7 @@ pub use tollgate_limiter::{
     ClientIp, ConfigError, Event, Hops, JointCheck, JointOutcome, Limiter, LimiterBuilder,
     Messages, NetworkList, Networks, Observer, Offender, Offenders, OnFailure, OnMissing,
     OnUnknown, PeerAddr, Policy, PolicyVerdict, Pressure, PressureGauge, QuotaLookup, Quotas,
-    RequestView, ResponseView, Share, Shedding, Switch, Tiers, TrustedProxies,
+    RequestView, ResponseView, Share, Shedding, Switch, Tiers, Transport, TrustedProxies,
 };
 pub use tollgate_memory::{MemoryBackend, MemoryBackendBuilder, Stats, SystemClock};
 #[cfg(feature = "redis")]

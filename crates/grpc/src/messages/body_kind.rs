@@ -5,7 +5,7 @@
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use tollgate_http::transport::Dialect;
+use tollgate_limiter::transport::Dialect;
 
 /// The kind of a body by its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

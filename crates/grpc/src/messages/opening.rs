@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use tollgate_http::transport::{Config, Dialect, closed};
+use tollgate_http::transport::{Config, closed};
 use tollgate_http::{GrpcCode, RefusalReason, ResponseBody};
 use tollgate_limiter::Messages;
-use tollgate_limiter::transport::{Plan, Rejection, Report};
+use tollgate_limiter::transport::{Dialect, Plan, Rejection, Report};
 
 use super::body::MessageBody;
 use super::body_kind::{BodyKind, is_encoded};

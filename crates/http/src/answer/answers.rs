@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
-use tollgate_limiter::transport::Report;
+use tollgate_limiter::transport::{Dialect, Report};
 use tollgate_limiter::{RequestView, Share};
 
 use super::expose::{expose, names};
 use super::fields::{has_fields, state, write_fields};
-use super::grpc::{Dialect, GrpcAnswers};
+use super::grpc::GrpcAnswers;
 use super::problem::ProblemJson;
 use super::retry_after::{retry_after, told_seconds};
 use super::texts::{NO_STORE, texts};

@@ -7,9 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Sleep, sleep};
 use tollgate_limiter::RequestView;
-use tollgate_limiter::transport::grpc_timeout;
-
-use crate::answer::Dialect;
+use tollgate_limiter::transport::{Dialect, grpc_timeout};
 
 /// The caller's deadline, counted from when it was read. tonic's server enforces it by itself, and a router of axum's does not.
 pub struct Deadline(Pin<Box<Sleep>>);

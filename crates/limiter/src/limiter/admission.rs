@@ -164,7 +164,8 @@ impl Limiter {
                 if let Some(sole) = policies.requests.sole()
                     && let Some(key) = sole.key(&request)
                 {
-                    let payer = sole.asked_by(&key, &request);
+                    let mut payer = sole.asked_by(&key, &request);
+                    observers.state_transport(&mut payer, &request);
                     return self.ask(Entries::SolePolicy(&payer), deadline, conclude);
                 }
                 policies.requests.plan(&request, terms, observers)

@@ -385,6 +385,7 @@ impl LimiterBuilder {
         let shedder = shedder.map(CheckedShedding::start).transpose()?;
         let terms = Terms {
             offered: backend.capabilities(),
+            has_observer: self.observer.is_some(),
             // One that only sheds is not a mistake.
             may_be_empty: self.terms.may_be_empty || shedder.is_some(),
             ..self.terms

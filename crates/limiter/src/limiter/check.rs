@@ -19,6 +19,7 @@ pub use self::joint::{JointCheck, JointOutcome};
 use self::outcome::AskedAmount;
 pub use self::outcome::CheckOutcome;
 use super::entry::Entrant;
+use super::event::Transport;
 use super::plan::{Demand, Wish};
 use super::planning::{self, Question};
 use super::{Admission, Limiter, PendingAdmission, Ruling};
@@ -313,6 +314,7 @@ impl<'a> Check<'a> {
                 class: self.class,
                 cost,
                 probe: self.probe,
+                transport: Transport::Application,
             },
             wish: self.id.map_or_else(grant, |id| {
                 let id = Policy::id_of(&self.key, &id, cost);

@@ -1,5 +1,6 @@
 //! The door at which requests, streams and checks of the unimportant classes are refused under pressure.
 
+use super::event::Transport;
 use super::shedder::Shedder;
 use super::{Limiter, Rejection};
 use crate::RequestView;
@@ -52,7 +53,12 @@ impl Limiter {
         }
         let is_shadow = shedder.is_shadow();
         let is_enforced = !is_probe && !is_shadow;
-        self.0.observers.shed(shedder.name(class), is_enforced);
+        let observers = &self.0.observers;
+        let transport = match entrant {
+            Entrant::Request(request) => observers.transport_of(request),
+            Entrant::Work { .. } => Transport::Application,
+        };
+        observers.shed(shedder.name(class), is_enforced, transport);
         (!is_shadow).then_some(Rejection::Shed(shedder.retry_after()))
     }
 

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use tollgate_core::{Key, Quota, Verdict};
 
+use crate::RequestView;
+use crate::request::Dialect;
+
 /// A decision about one quota, or about all quotas of one policy.
 ///
 /// ```
@@ -37,6 +40,7 @@ pub struct Event<'a> {
     pub(super) verdict: Option<&'a Verdict>,
     pub(super) is_enforced: bool,
     pub(super) origin: Origin,
+    pub(super) transport: Transport,
 }
 
 /// The way in which a decision came about, and the time for which its request had waited.
@@ -150,6 +154,43 @@ pub enum Cause {
     Debited,
 }
 
+/// The way by which a request came to the limiter.
+///
+/// ```
+/// use tollgate::{Event, Transport};
+///
+/// /// A label of a metric.
+/// fn transport(event: &Event<'_>) -> &'static str {
+///     match event.transport() {
+///         Transport::Http => "http",
+///         Transport::Grpc => "grpc",
+///         _ => "application",
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Transport {
+    /// HTTP, and not gRPC.
+    Http,
+    /// gRPC, or gRPC-Web: a call, or a message of one.
+    Grpc,
+    /// None: the application asked by itself, by a [check](crate::Limiter::check), or corrected a charge by its receipt.
+    #[default]
+    Application,
+}
+
+impl Transport {
+    /// The transport of a request. The method does not count, nor does the case: see [`Dialect::of`].
+    #[cold]
+    pub(super) fn of(request: &RequestView<'_>) -> Self {
+        match Dialect::of(request) {
+            Some(_) => Self::Grpc,
+            None => Self::Http,
+        }
+    }
+}
+
 impl<'a> Event<'a> {
     /// The policy's name; empty if a request was refused before any policy was asked.
     #[must_use]
@@ -201,6 +242,21 @@ impl<'a> Event<'a> {
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.origin.cause
+    }
+
+    /// The way by which the request came to the limiter: the content type tells a call of gRPC's from another request.
+    ///
+    /// ```
+    /// use tollgate::{Event, Transport};
+    ///
+    /// /// True if a request was refused or let pass, and not a piece of work of the application's.
+    /// fn is_request(event: &Event<'_>) -> bool {
+    ///     event.transport() != Transport::Application
+    /// }
+    /// ```
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// The time for which the request had waited when this was decided: for a place under a limit on how many at once, or for

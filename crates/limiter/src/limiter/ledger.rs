@@ -7,6 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Decision, Receipt, Timestamp, Verdict};
 
+use super::event::Transport;
 use super::plan::{Entries, Payer};
 use super::settlement::Settlement;
 use crate::policy::{Label, Limit, Outcome};
@@ -29,6 +30,8 @@ pub struct Ledger {
     waited_us: u32,
     /// True if a limit further in refused the request.
     is_refused: bool,
+    /// The way by which the request came.
+    transport: Transport,
 }
 
 /// Nearly always one.
@@ -120,7 +123,7 @@ impl Payment {
     }
 
     /// Gives back what the verdict says is held.
-    fn release(&self, verdict: &mut PolicyVerdict) {
+    fn release(&self, verdict: &mut PolicyVerdict, transport: Transport) {
         if !verdict.is_held() {
             return;
         }
@@ -128,11 +131,11 @@ impl Payment {
         if let Some(receipt) = verdict.receipt(&self.key) {
             self.settlement.release(receipt, taken, self.is_local);
             verdict.correct_to(0);
-            self.settlement.released(verdict, &self.key);
+            self.settlement.released(verdict, &self.key, transport);
         }
     }
 
-    fn correct(&mut self, verdict: &mut PolicyVerdict, cost: u64) {
+    fn correct(&mut self, verdict: &mut PolicyVerdict, cost: u64, transport: Transport) {
         let taken = verdict.verdict().taken();
         let Some(receipt) = verdict.receipt(&self.key) else {
             return;
@@ -153,7 +156,7 @@ impl Payment {
             self.settlement.take(&receipt, cost - taken);
         }
         verdict.correct_to(cost);
-        self.settlement.settled(verdict, &self.key);
+        self.settlement.settled(verdict, &self.key, transport);
     }
 }
 
@@ -178,6 +181,7 @@ impl Ledger {
                 leases: 0,
                 waited_us: 0,
                 is_refused: false,
+                transport: payer.demand.transport,
             };
         }
         Self::of_several(settlement, entries, decision, is_local)
@@ -215,6 +219,7 @@ impl Ledger {
             leases: 0,
             waited_us: 0,
             is_refused: false,
+            transport: entries.transport(),
         }
     }
 
@@ -252,10 +257,11 @@ impl Ledger {
     /// The receipts of the charges, held ones included: their owner gives back. Units held under a budget of this process are
     /// given back now, without a receipt.
     pub(crate) fn into_receipts(mut self) -> Vec<Receipt> {
+        let transport = self.transport;
         let mut receipts = Vec::new();
         self.each(|payment, verdict| {
             if payment.is_local {
-                payment.release(verdict);
+                payment.release(verdict, transport);
             } else {
                 receipts.extend(verdict.receipt(&payment.key));
             }
@@ -306,10 +312,11 @@ impl Ledger {
     }
 
     fn release_if_over(&mut self) {
+        let transport = self.transport;
         if self.holds && self.leases == 0 {
             self.each(|payment, verdict| {
                 if payment.is_over {
-                    payment.release(verdict);
+                    payment.release(verdict, transport);
                 }
             });
         }
@@ -318,6 +325,9 @@ impl Ledger {
     /// Adds a decision from further in about the same request, for this response.
     pub fn append(&mut self, mut inner: Self, response: u32) {
         self.is_refused = false;
+        if self.payments.is_empty() {
+            self.transport = inner.transport;
+        }
         self.holds |= mem::take(&mut inner.holds);
         self.waited_us = self.waited_us.saturating_add(inner.waited_us);
         self.verdicts.extend(mem::take(&mut inner.verdicts));
@@ -344,7 +354,8 @@ impl Ledger {
     /// Gives back what is held, because no service is called for it.
     pub fn release(&mut self) {
         if mem::take(&mut self.holds) {
-            self.each(Payment::release);
+            let transport = self.transport;
+            self.each(|payment, verdict| payment.release(verdict, transport));
         }
     }
 
@@ -406,13 +417,14 @@ impl Ledger {
     /// Credits or debits each charge to the cost that `cost` gives. A charge that was not taken stays as it is, and so does one
     /// that is held: its weight is that with which it began.
     fn correct(&mut self, cost: &mut Cost<'_>) {
+        let transport = self.transport;
         let mut verdicts = self.verdicts.iter_mut();
         for payment in &mut self.payments {
             for verdict in verdicts.by_ref().take(payment.verdicts.into()) {
                 if let Some(cost) = cost(payment, verdict)
                     && !verdict.is_held()
                 {
-                    payment.correct(verdict, cost);
+                    payment.correct(verdict, cost, transport);
                 }
             }
         }

@@ -11,15 +11,15 @@ use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
 use super::decision_log::{DebtLog, DenialLog};
-use super::event::{Cause, Event, Origin};
+use super::event::{Cause, Event, Origin, Transport};
 use super::marks;
 #[cfg(feature = "metrics")]
 use super::meters::Meters;
 use super::offenders::Tracker;
 use super::plan::{Entries, Payer};
-use crate::Policy;
 use crate::policy::{Label, Limit};
 use crate::report::PolicyVerdict;
+use crate::{Policy, RequestView};
 
 /// Hears of every decision of a limiter: see [`LimiterBuilder::observe`](super::LimiterBuilder::observe).
 ///
@@ -142,6 +142,24 @@ impl Observers {
             Attendance::Observer => true,
         };
         are_attended || LevelFilter::current() != LevelFilter::OFF
+    }
+
+    /// The way by which a request came. No header is read unless an observer hears of it.
+    #[inline]
+    pub(super) fn transport_of(&self, request: &RequestView<'_>) -> Transport {
+        if self.observer.is_some() {
+            Transport::of(request)
+        } else {
+            Transport::Http
+        }
+    }
+
+    /// States the way by which a request came, for an observer.
+    #[inline(always)]
+    pub(super) fn state_transport(&self, payer: &mut Payer<'_>, request: &RequestView<'_>) {
+        if self.observer.is_some() {
+            payer.demand.transport = Transport::of(request);
+        }
     }
 
     /// True if events are told, and not only counted.
@@ -367,6 +385,7 @@ impl Observers {
             verdict: Some(verdict),
             is_enforced: payer.mode() == Mode::Enforce,
             origin,
+            transport: payer.demand.transport,
         });
     }
 
@@ -397,14 +416,21 @@ impl Observers {
         are_meant: impl Fn(&Policy) -> bool,
     ) {
         if self.listen() {
-            for (policy, key, _) in entries.payers().filter(|(policy, ..)| are_meant(policy)) {
-                self.untouched(policy, Some(key), origin);
+            for payer in entries.iter().filter(|payer| are_meant(payer.policy)) {
+                let transport = payer.demand.transport;
+                self.untouched(payer.policy, Some(payer.key), origin, transport);
             }
         }
     }
 
     /// A policy that has a say without its quotas.
-    pub(super) fn untouched(&self, policy: &Policy, key: Option<&Key>, origin: impl Into<Origin>) {
+    pub(super) fn untouched(
+        &self,
+        policy: &Policy,
+        key: Option<&Key>,
+        origin: impl Into<Origin>,
+        transport: Transport,
+    ) {
         let origin = origin.into();
         #[cfg(feature = "metrics")]
         if let Some(meters) = &self.meters {
@@ -422,12 +448,13 @@ impl Observers {
                 verdict: None,
                 is_enforced: !policy.shadow,
                 origin,
+                transport,
             });
         }
     }
 
     /// A request of a class that is refused under pressure.
-    pub(super) fn shed(&self, class: &str, is_enforced: bool) {
+    pub(super) fn shed(&self, class: &str, is_enforced: bool, transport: Transport) {
         #[cfg(feature = "metrics")]
         if let Some(meters) = &self.meters {
             meters.shed(is_enforced);
@@ -444,6 +471,7 @@ impl Observers {
                 verdict: None,
                 is_enforced,
                 origin: Cause::Shed.into(),
+                transport,
             });
         }
     }
@@ -469,12 +497,19 @@ impl Observers {
                 verdict: None,
                 is_enforced: policy.as_ref().is_none_or(|policy| !policy.shadow),
                 origin: cause.into(),
+                transport: Transport::Application,
             });
         }
     }
 
     /// A charge that was corrected.
-    pub(super) fn corrected(&self, verdict: &PolicyVerdict, key: &Key, cause: Cause) {
+    pub(super) fn corrected(
+        &self,
+        verdict: &PolicyVerdict,
+        key: &Key,
+        cause: Cause,
+        transport: Transport,
+    ) {
         if self.are_told() {
             self.tell(&Event {
                 policy: verdict.policy(),
@@ -484,6 +519,7 @@ impl Observers {
                 verdict: Some(verdict.verdict()),
                 is_enforced: verdict.is_enforced(),
                 origin: cause.into(),
+                transport,
             });
         }
     }

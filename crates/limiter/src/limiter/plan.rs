@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Decision, Mode, Outcome, Verdict};
 
+use super::event::Transport;
 use crate::policy::{Limit, Rank, Seat};
 use crate::{Key, Policy};
 
@@ -54,6 +55,8 @@ pub(super) struct Demand {
     pub(super) cost: u64,
     /// True for a probe, which takes nothing.
     pub(super) probe: bool,
+    /// The way by which the request came: HTTP, if there is no observer.
+    pub(super) transport: Transport,
 }
 
 #[cfg(test)]
@@ -63,6 +66,7 @@ impl Demand {
         class: 0,
         cost: 1,
         probe: false,
+        transport: Transport::Application,
     };
 }
 
@@ -234,6 +238,12 @@ impl<'a> Entries<'a> {
             charges.iter().any(waits_for_place)
                 || charges.iter().any(is_place) && charges.iter().any(awaits_turn)
         })
+    }
+
+    /// The way by which the request came.
+    pub(super) fn transport(self) -> Transport {
+        let first = self.iter().next();
+        first.map_or(Transport::Application, |payer| payer.demand.transport)
     }
 
     /// The least that is to be granted, if the request asks for as much as there is. Only a check does, and so under one policy.

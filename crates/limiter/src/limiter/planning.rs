@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tollgate_core::BackendError;
 
-use super::event::Cause;
+use super::event::{Cause, Transport};
 use super::observer::Observers;
 use super::plan::{Demand, Entry, Plan, PlannedPolicy, Wish};
 use crate::key::{ClientIp, KeyFuture, KeyMissing};
@@ -90,7 +90,7 @@ pub(super) fn plan<'p>(
             Ok(Finding::Nothing) => {}
             Ok(found) => findings.add(found),
             Err(refused) => {
-                findings.unasked(observers);
+                findings.unasked(observers, observers.transport_of(request));
                 for policy in candidates.filter(|policy| policy.shadow) {
                     unasked_if_covering(policy, request, path, site, observers);
                 }
@@ -112,7 +112,8 @@ fn find<'p>(
     observers: &Observers,
 ) -> Result<Finding<'p>, Rejection> {
     if site == Site::Layer && policy.exemptions.free(request) {
-        observers.untouched(policy, None, Cause::Exempt);
+        let transport = observers.transport_of(request);
+        observers.untouched(policy, None, Cause::Exempt, transport);
         return Ok(Finding::Nothing);
     }
     let (routing, routed);
@@ -128,7 +129,8 @@ fn find<'p>(
         return Ok(Finding::Nothing);
     }
     if policy.is_off() {
-        observers.untouched(policy, None, Cause::Off);
+        let transport = observers.transport_of(request);
+        observers.untouched(policy, None, Cause::Off, transport);
         return Ok(Finding::Nothing);
     }
     match policy.key.later() {
@@ -164,7 +166,8 @@ fn unasked_if_covering(
         None => policy.covers(request),
     };
     if !is_free && !policy.is_off() && covers() {
-        observers.untouched(policy, None, Cause::Unasked);
+        let transport = observers.transport_of(request);
+        observers.untouched(policy, None, Cause::Unasked, transport);
     }
 }
 
@@ -192,16 +195,16 @@ pub(super) fn plan_questions(
             wish,
         } = question;
         if policy.is_off() {
-            observers.untouched(&policy, Some(&key), Cause::Off);
+            observers.untouched(&policy, Some(&key), Cause::Off, demand.transport);
             continue;
         }
         match with_payer(&policy, key, None, demand, wish, observers) {
             Ok(found) => findings.add(found.kept()),
             Err(refused) => {
-                findings.unasked(observers);
+                findings.unasked(observers, demand.transport);
                 for Question { policy, key, .. } in questions {
                     if !policy.is_off() {
-                        unasked(&policy, Some(&key), observers);
+                        unasked(&policy, Some(&key), observers, demand.transport);
                     }
                 }
                 return Err(refused);
@@ -220,9 +223,9 @@ struct Findings<'p> {
 
 /// A policy that is not asked, because another one has refused the request. Those that are enforced have no need to say so.
 #[cold]
-fn unasked(policy: &Policy, key: Option<&Key>, observers: &Observers) {
+fn unasked(policy: &Policy, key: Option<&Key>, observers: &Observers, transport: Transport) {
     if policy.shadow {
-        observers.untouched(policy, key, Cause::Unasked);
+        observers.untouched(policy, key, Cause::Unasked, transport);
     }
 }
 
@@ -238,12 +241,12 @@ impl Finding<'_> {
         }
     }
 
-    fn unasked(&self, observers: &Observers) {
+    fn unasked(&self, observers: &Observers, transport: Transport) {
         match self {
             Self::Nothing => {}
-            Self::Entry(entry) => unasked(entry.policy(), Some(entry.key()), observers),
-            Self::Key(policy, _) => unasked(policy, None, observers),
-            Self::Entitlement(policy, key, ..) => unasked(policy, Some(key), observers),
+            Self::Entry(entry) => unasked(entry.policy(), Some(entry.key()), observers, transport),
+            Self::Key(policy, _) => unasked(policy, None, observers, transport),
+            Self::Entitlement(policy, key, ..) => unasked(policy, Some(key), observers, transport),
         }
     }
 }
@@ -251,12 +254,12 @@ impl Finding<'_> {
 impl<'p> Findings<'p> {
     /// Another policy has refused the request.
     #[cold]
-    fn unasked(&self, observers: &Observers) {
+    fn unasked(&self, observers: &Observers, transport: Transport) {
         for (policy, key, _) in self.plan.entries().payers() {
-            unasked(policy, Some(key), observers);
+            unasked(policy, Some(key), observers, transport);
         }
         for found in self.waiting.iter().flatten() {
-            found.unasked(observers);
+            found.unasked(observers, transport);
         }
     }
 
@@ -306,11 +309,13 @@ fn with_key<'p>(
             // A key that is there but ambiguous never passes: a handler may read it.
             OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
             OnMissing::Pass => {
-                observers.untouched(policy, None, Cause::PassedUnidentified);
+                let transport = observers.transport_of(request);
+                observers.untouched(policy, None, Cause::PassedUnidentified, transport);
                 return Ok(Finding::Nothing);
             }
             OnMissing::Deny => {
-                observers.untouched(policy, None, Cause::Unidentified);
+                let transport = observers.transport_of(request);
+                observers.untouched(policy, None, Cause::Unidentified, transport);
                 // A policy on trial refuses nothing.
                 return if policy.shadow {
                     Ok(Finding::Nothing)
@@ -332,6 +337,7 @@ fn with_key<'p>(
         class: policy.class_of(request),
         cost,
         probe: false,
+        transport: observers.transport_of(request),
     };
     with_payer(policy, key, Some(request), demand, wish, observers)
 }
@@ -347,11 +353,11 @@ fn with_payer<'p>(
     match policy.listed(&key) {
         Listing::Nowhere => {}
         Listing::Exempt => {
-            observers.untouched(policy, Some(&key), Cause::Exempt);
+            observers.untouched(policy, Some(&key), Cause::Exempt, demand.transport);
             return Ok(Finding::Nothing);
         }
         Listing::Blocked(how) => {
-            observers.untouched(policy, Some(&key), Cause::Blocked);
+            observers.untouched(policy, Some(&key), Cause::Blocked, demand.transport);
             // A policy on trial refuses nothing.
             if !policy.shadow {
                 return Err(Rejection::Blocked(how));
@@ -391,11 +397,11 @@ fn with_entitlement<'p>(
         }
         Ok(Entitlement::Stated(stated)) => (PlannedPolicy::Kept(Arc::clone(stated)), None),
         Ok(Entitlement::Unlimited) => {
-            observers.untouched(policy, Some(&key), Cause::Exempt);
+            observers.untouched(policy, Some(&key), Cause::Exempt, demand.transport);
             return Ok(Finding::Nothing);
         }
         Err(UnknownEntitlement) => {
-            observers.untouched(policy, Some(&key), Cause::TierUnknown);
+            observers.untouched(policy, Some(&key), Cause::TierUnknown, demand.transport);
             // A policy on trial refuses nothing.
             if !policy.shadow {
                 return Err(Rejection::TierUnknown);
@@ -416,7 +422,7 @@ fn with_tier<'p>(
     observers: &Observers,
 ) -> Result<Finding<'p>, Rejection> {
     if policy.has_none(tier) {
-        observers.untouched(&policy, Some(&key), Cause::Blocked);
+        observers.untouched(&policy, Some(&key), Cause::Blocked, demand.transport);
         // A policy on trial refuses nothing.
         return if policy.shadow {
             Ok(Finding::Nothing)
@@ -425,7 +431,7 @@ fn with_tier<'p>(
         };
     }
     if policy.is_free(tier) {
-        observers.untouched(&policy, Some(&key), Cause::Exempt);
+        observers.untouched(&policy, Some(&key), Cause::Exempt, demand.transport);
         return Ok(Finding::Nothing);
     }
     let demand = Demand {
@@ -455,6 +461,9 @@ impl PendingPlan {
         request: Option<&RequestView<'_>>,
         observers: &Observers,
     ) -> Poll<Result<Plan<'static>, Rejection>> {
+        let transport = request.map_or(Transport::Application, |request| {
+            observers.transport_of(request)
+        });
         let mut waits = false;
         for place in 0..self.found.len() {
             let found = &mut self.found[place];
@@ -481,7 +490,8 @@ impl PendingPlan {
                     Ok(next) => *found = next,
                     Err(refused) => {
                         *found = Finding::Nothing;
-                        self.found.iter().for_each(|one| one.unasked(observers));
+                        let unasked = |one: &Finding<'_>| one.unasked(observers, transport);
+                        self.found.iter().for_each(unasked);
                         return Poll::Ready(Err(refused));
                     }
                 }

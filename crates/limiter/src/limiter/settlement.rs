@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Backend, Charge, Key, Mode, Receipt, Scope, Timestamp, Verdict};
 
-use super::event::Cause;
+use super::event::{Cause, Transport};
 use super::local::LocalBudgets;
 use super::observer::Observers;
 use crate::policy::Label;
@@ -75,13 +75,15 @@ impl Settlement {
     }
 
     /// A held charge has been given back.
-    pub(super) fn released(&self, verdict: &PolicyVerdict, key: &Key) {
-        self.observers.corrected(verdict, key, Cause::Released);
+    pub(super) fn released(&self, verdict: &PolicyVerdict, key: &Key, transport: Transport) {
+        let observers = &self.observers;
+        observers.corrected(verdict, key, Cause::Released, transport);
     }
 
     /// A charge was corrected.
-    pub(super) fn settled(&self, verdict: &PolicyVerdict, key: &Key) {
-        self.observers.corrected(verdict, key, Cause::Settled);
+    pub(super) fn settled(&self, verdict: &PolicyVerdict, key: &Key, transport: Transport) {
+        let observers = &self.observers;
+        observers.corrected(verdict, key, Cause::Settled, transport);
     }
 }
 

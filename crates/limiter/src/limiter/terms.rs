@@ -20,6 +20,8 @@ pub(super) struct Terms {
     pub(super) may_be_empty: bool,
     /// The capabilities of the backend beyond quotas.
     pub(super) offered: Capabilities,
+    /// True if an observer hears of each event.
+    pub(super) has_observer: bool,
     /// The most requests that wait at one time.
     pub(super) max_waiting: usize,
     /// The header in which a caller says how long it waits for an answer, in milliseconds.
@@ -37,6 +39,7 @@ impl Default for Terms {
             exempts_health_checks: false,
             may_be_empty: false,
             offered: Capabilities::none(),
+            has_observer: false,
             max_waiting: MAX_WAITING,
             deadline_header: None,
             refuses: None,

@@ -1,0 +1,87 @@
+//! The variants of gRPC, by which a call is told from other requests.
+
+use http::header::CONTENT_TYPE;
+
+use crate::RequestView;
+
+/// The variant of gRPC that a caller speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// gRPC over HTTP/2.
+    Native,
+    /// gRPC-Web, for browsers. Such a caller reads the status from the headers too if there is no body.
+    Web,
+    /// gRPC-Web in base64. An answer without a body has none.
+    WebText,
+}
+
+impl Dialect {
+    /// `None` if the content type is not gRPC's. The method does not count, nor does the case: a gRPC server runs a call by any
+    /// of them, and a plain 429 would tell its caller nothing. tonic also runs calls of other content types. Their callers are
+    /// not gRPC clients and are answered in HTTP.
+    #[inline]
+    pub fn of(request: &RequestView<'_>) -> Option<Self> {
+        let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();
+        // HTTP/2 keeps blanks around values.
+        let rest = behind(content_type.trim_ascii(), b"application/grpc")?;
+        let (dialect, rest) = match behind(rest, b"-web") {
+            None => (Self::Native, rest),
+            Some(rest) => match behind(rest, b"-text") {
+                None => (Self::Web, rest),
+                Some(rest) => (Self::WebText, rest),
+            },
+        };
+        matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..]).then_some(dialect)
+    }
+}
+
+/// The text behind this prefix, which may be in any case.
+fn behind<'t>(text: &'t [u8], beginning: &[u8]) -> Option<&'t [u8]> {
+    let (first, rest) = text.split_at_checked(beginning.len())?;
+    first.eq_ignore_ascii_case(beginning).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request};
+
+    use super::*;
+
+    #[test]
+    fn a_caller_that_speaks_grpc_says_so_by_content_type() {
+        let cases = [
+            ("application/grpc", Some(Dialect::Native)),
+            ("application/grpc+proto", Some(Dialect::Native)),
+            ("application/grpc;charset=utf-8", Some(Dialect::Native)),
+            ("Application/GRPC", Some(Dialect::Native)),
+            ("application/gRPC+Proto", Some(Dialect::Native)),
+            (" application/grpc ; charset=utf-8", Some(Dialect::Native)),
+            ("application/grpc-web", Some(Dialect::Web)),
+            ("application/grpc-WEB-Text", Some(Dialect::WebText)),
+            ("application/grpc-web+proto", Some(Dialect::Web)),
+            ("application/grpc-web-text", Some(Dialect::WebText)),
+            ("application/grpc-web-text+proto", Some(Dialect::WebText)),
+            ("application/grpcish", None),
+            ("application/GRPCish", None),
+            ("application/grpc-webby", None),
+            ("application/grpc-web-textual", None),
+            ("application/json", None),
+        ];
+        for (content_type, expected) in cases {
+            let mut request = Request::post("/")
+                .header(CONTENT_TYPE, content_type)
+                .body(())
+                .unwrap();
+            for method in [Method::POST, Method::PUT, Method::OPTIONS, Method::GET] {
+                *request.method_mut() = method;
+                assert_eq!(
+                    Dialect::of(&RequestView::of(&request)),
+                    expected,
+                    "{content_type}"
+                );
+            }
+        }
+        let silent = Request::post("/").body(()).unwrap();
+        assert_eq!(Dialect::of(&RequestView::of(&silent)), None);
+    }
+}
