@@ -179,12 +179,16 @@ fn parts(examined: &Examination) -> Vec<(String, Vec<Finding>)> {
         parts.push(("the Sentinels".to_owned(), findings));
     }
     if let Some(slots) = examined.slots_without_master {
-        let findings = topology::cluster(&examined.servers, slots);
+        let findings = topology::cluster(&examined.servers, &examined.replicas, slots);
         parts.push(("the cluster".to_owned(), findings));
     }
     for server in &examined.servers {
         let findings = checks::of(server, has_sentinels || is_cluster);
         parts.push((server.place.clone(), findings));
+    }
+    for replica in &examined.replicas {
+        let place = format!("{}, a replica", replica.place);
+        parts.push((place, checks::of_replica(replica)));
     }
     parts
 }

@@ -342,6 +342,92 @@ fn a_replica_is_told_as_one_that_does_not_decide() {
     assert_eq!(finding(&found, "replication").grade, "wrong");
 }
 
+/// Waits until these servers have so many replicas together.
+fn until_linked(masters: &[&Standalone], replicas: usize) {
+    let begin = Instant::now();
+    let linked = || {
+        let told = masters
+            .iter()
+            .map(|it| it.command(&["INFO", "replication"]));
+        told.map(|told| told.matches("state=online").count())
+            .sum::<usize>()
+    };
+    while linked() < replicas {
+        assert!(begin.elapsed() < Duration::from_secs(30), "no replication");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn replicas_are_examined_too_since_they_decide_after_a_failover() {
+    let master = Standalone::start_with(&GOOD);
+    let port = master.port().to_string();
+    let options = [&GOOD[..], &["--replicaof", "127.0.0.1", &port]].concat();
+    let good = Standalone::start_with(&options);
+    let ahead = Standalone::start_ahead(3_600, &options);
+    let url = master.url();
+    let of = |found: Vec<Found>, server: &Standalone| -> Vec<Found> {
+        let place = format!("127.0.0.1:{}, a replica", server.port());
+        found.into_iter().filter(|it| it.place == place).collect()
+    };
+    until_linked(&[&master], 2);
+
+    let (code, found) = findings(&["--redis", &url]);
+    assert_eq!(code, Some(3), "{found:#?}");
+    let of_ahead = of(found, &ahead);
+    assert_eq!(of_grade(&of_ahead, "wrong"), ["clock"], "{of_ahead:#?}");
+
+    let (_, found) = findings(&["--redis", &url]);
+    let of_good = of(found, &good);
+    let subjects: Vec<_> = of_good.iter().map(|it| &*it.subject).collect();
+    let expected = [
+        "version",
+        "rights",
+        "eviction",
+        "persistence",
+        "link",
+        "clock",
+    ];
+    assert_eq!(subjects, expected);
+    assert_eq!(of_grade(&of_good, "fine"), expected, "{of_good:#?}");
+
+    let set = good.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    assert_eq!(set, "+OK\r\n");
+    let (_, found) = findings(&["--redis", &url]);
+    let of_good = of(found, &good);
+    assert_eq!(of_grade(&of_good, "wrong"), ["eviction"], "{of_good:#?}");
+
+    // A user that the master alone has.
+    let words = ["ACL", "SETUSER", "gate", "on", ">s3cret", "~*", "+@all"];
+    assert_eq!(master.command(&words), "+OK\r\n");
+    let as_user = url.replace("redis://", "redis://gate:s3cret@");
+    let (code, found) = findings(&["--redis", &as_user]);
+    assert_eq!(code, Some(3));
+    let of_good = of(found, &good);
+    assert_eq!(of_grade(&of_good, "wrong"), ["standby"], "{of_good:#?}");
+    assert!(of_good[0].means.contains("users and passwords"));
+    assert!(!format!("{of_good:?}").contains("s3cret"));
+}
+
+#[test]
+fn replicas_of_a_cluster_are_examined_too() {
+    let cluster = Cluster::start_with_replicas(2);
+    let nodes: Vec<_> = cluster.nodes().iter().collect();
+    until_linked(&nodes, 2);
+    let urls = cluster.urls();
+    let mut redis: Vec<_> = urls
+        .iter()
+        .flat_map(|url| ["--redis", url.as_str()])
+        .collect();
+    redis.push("--cluster");
+
+    let (_, found) = findings(&redis);
+
+    let links = found.iter().filter(|it| it.subject == "link");
+    let grades: Vec<_> = links.map(|it| &*it.grade).collect();
+    assert_eq!(grades, ["fine"; 2], "{found:#?}");
+}
+
 #[test]
 fn sentinels_are_asked_and_the_master_that_they_name_is_examined() {
     let sentinels = Sentinels::start();
@@ -356,6 +442,8 @@ fn sentinels_are_asked_and_the_master_that_they_name_is_examined() {
             .starts_with("3 of 3 name 127.0.0.1:")
     );
     assert_eq!(finding(&found, "replication").was, "master, 1 replica");
+    let link = finding(&found, "link");
+    assert!(link.place.ends_with(", a replica"), "{link:?}");
 
     // A master that they do not know.
     let mut unknown = redis.clone();

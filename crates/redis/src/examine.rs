@@ -55,13 +55,16 @@ const PAGES: usize = 20;
 pub struct Examination {
     /// The server, the master that the Sentinels name, or the masters of the cluster.
     pub servers: Vec<ExaminedServer>,
+    /// The replicas that these name, which decide after a failover. The script, the round trips and the memory of states are not
+    /// looked at there.
+    pub replicas: Vec<ExaminedServer>,
     /// The Sentinels, if there are any.
     pub sentinels: Vec<ExaminedSentinel>,
     /// In a cluster, the slots that no master has.
     pub slots_without_master: Option<u16>,
 }
 
-/// One server that decides, as it is. Facts that its user may not see are absent.
+/// One server that decides, or that may after a failover, as it is. Facts that its user may not see are absent.
 ///
 /// ```
 /// use tollgate::ExaminedServer;
@@ -128,8 +131,10 @@ pub(crate) async fn one(link: Link) -> Result<Examination, BackendError> {
             (sentinels.master().await?, asked.collect())
         }
     };
+    let examined = examine(&link, server.clone()).await?;
     Ok(Examination {
-        servers: vec![examine(&link, server).await?],
+        replicas: replicas(&link, &server, &examined).await,
+        servers: vec![examined],
         sentinels,
         slots_without_master: None,
     })
@@ -145,18 +150,17 @@ pub(crate) async fn cluster(
         let learned = within(link.deadline, masters(&seed)).await;
         match learned {
             Ok((masters, covered)) => {
-                let mut servers = Vec::new();
+                let (mut servers, mut of_servers) = (Vec::new(), Vec::new());
                 for master in masters {
                     let node = server::at(&seed, master);
                     let examined = examine(&link, node.clone()).await;
-                    servers.push(examined.unwrap_or_else(|error| ExaminedServer {
-                        place: place(&link, &node),
-                        refusal: Some(error),
-                        ..ExaminedServer::default()
-                    }));
+                    let examined = examined.unwrap_or_else(|error| away(&link, &node, error));
+                    of_servers.extend(replicas(&link, &node, &examined).await);
+                    servers.push(examined);
                 }
                 return Ok(Examination {
                     servers,
+                    replicas: of_servers,
                     sentinels: Vec::new(),
                     slots_without_master: Some(SLOTS.saturating_sub(covered)),
                 });
@@ -193,18 +197,53 @@ fn place(link: &Link, server: &ConnectionInfo) -> String {
     }
 }
 
+/// The replicas that a master names, one after the other.
+async fn replicas(
+    link: &Link,
+    master: &ConnectionInfo,
+    examined: &ExaminedServer,
+) -> Vec<ExaminedServer> {
+    let mut replicas = Vec::new();
+    for address in named_replicas(&examined.info) {
+        let replica = server::at(master, address);
+        let seen = async {
+            let mut look = Look::at(link, &replica).await?;
+            look.standby().await?;
+            Ok(look.seen)
+        };
+        let seen = seen.await.map_err(|error| link.about(error, &replica));
+        replicas.push(seen.unwrap_or_else(|error| away(link, &replica, error)));
+    }
+    replicas
+}
+
+/// The addresses in lines such as `slave0:ip=10.0.0.8,port=6379,state=online,offset=14,lag=0`.
+fn named_replicas(info: &BTreeMap<String, String>) -> impl Iterator<Item = server::Address> {
+    info.iter().filter_map(|(name, fields)| {
+        let number = name.strip_prefix("slave")?;
+        let field = |name: &str| {
+            let mut fields = fields.split(',').filter_map(|field| field.split_once('='));
+            fields.find_map(|(known, value)| (known == name).then_some(value))
+        };
+        let is_replica = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+        let host = field("ip").filter(|_| is_replica)?;
+        Some((host.to_owned(), field("port")?.parse().ok()?))
+    })
+}
+
+/// A server that does not answer.
+fn away(link: &Link, server: &ConnectionInfo, error: BackendError) -> ExaminedServer {
+    ExaminedServer {
+        place: place(link, server),
+        refusal: Some(error),
+        ..ExaminedServer::default()
+    }
+}
+
 /// Looks at one server. It is an error if that does not answer at all.
 async fn examine(link: &Link, server: ConnectionInfo) -> Result<ExaminedServer, BackendError> {
     let about = |error| link.about(error, &server);
-    let connection = within(link.deadline, connect(server.clone())).await;
-    let mut look = Look {
-        link,
-        connection: connection.map_err(about)?,
-        seen: ExaminedServer {
-            place: place(link, &server),
-            ..ExaminedServer::default()
-        },
-    };
+    let mut look = Look::at(link, &server).await.map_err(about)?;
     look.all().await.map_err(about)?;
     Ok(look.seen)
 }
@@ -216,7 +255,26 @@ struct Look<'a> {
     seen: ExaminedServer,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    async fn at(link: &'a Link, server: &ConnectionInfo) -> Result<Self, BackendError> {
+        Ok(Self {
+            link,
+            connection: within(link.deadline, connect(server.clone())).await?,
+            seen: ExaminedServer {
+                place: place(link, server),
+                ..ExaminedServer::default()
+            },
+        })
+    }
+
+    /// The look at a replica, which only has to be ready.
+    async fn standby(&mut self) -> Result<(), BackendError> {
+        self.rights_of_script().await?;
+        self.info().await?;
+        self.settings().await?;
+        self.clock().await
+    }
+
     async fn all(&mut self) -> Result<(), BackendError> {
         // Before anything loads the script.
         let nothing = cmd("EVALSHA").arg(self.link.script.sha()).arg(0).to_owned();
@@ -288,10 +346,7 @@ impl Look<'_> {
         if let Err(error) = self.ask(&load).await? {
             self.lacks("SCRIPT LOAD", &error);
         }
-        let asked = rights::lacking(&mut self.connection, &self.link.prefix);
-        for (command, error) in within(self.link.deadline, asked).await? {
-            self.lacks(command, &error);
-        }
+        self.rights_of_script().await?;
         if self.link.kind == hello::Kind::Node {
             let slots = cmd("CLUSTER").arg("SLOTS").to_owned();
             for (command, asked) in [("CLUSTER SLOTS", slots), ("ASKING", cmd("ASKING"))] {
@@ -299,6 +354,14 @@ impl Look<'_> {
                     self.lacks(command, &error);
                 }
             }
+        }
+        Ok(())
+    }
+
+    async fn rights_of_script(&mut self) -> Result<(), BackendError> {
+        let asked = rights::lacking(&mut self.connection, &self.link.prefix);
+        for (command, error) in within(self.link.deadline, asked).await? {
+            self.lacks(command, &error);
         }
         Ok(())
     }

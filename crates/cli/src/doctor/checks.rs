@@ -32,6 +32,49 @@ pub(super) fn of(server: &ExaminedServer, is_watched: bool) -> Vec<Finding> {
     findings
 }
 
+/// All findings about a replica, which decides after a failover.
+pub(super) fn of_replica(server: &ExaminedServer) -> Vec<Finding> {
+    if !has_answered(server) {
+        let was = server.refusal.as_ref().map(ToString::to_string);
+        let means = "after a failover the service would not reach it either, or not be let in: users and passwords are not replicated";
+        let finding = Finding::new("standby", Grade::Wrong, was.unwrap_or_default(), means);
+        return vec![
+            finding
+                .change("start it or make it reachable from here, with the master's users in it"),
+        ];
+    }
+    let mut findings = vec![version(server), rights(server), memory_limit(server)];
+    findings.push(persistence(server));
+    findings.extend(failed_save(server));
+    findings.push(link(server));
+    findings.extend(clock(server));
+    findings
+}
+
+/// The connection of a replica to its master.
+fn link(server: &ExaminedServer) -> Finding {
+    let subject = "link";
+    let Some(status) = info(server, "master_link_status") else {
+        return match server.info.is_empty() {
+            true => Finding::unseen(subject, "+info"),
+            false => {
+                let means =
+                    "another server names it as its replica: a failover is under way, or it left";
+                let finding = Finding::new(subject, Grade::Wrong, "it has no master", means);
+                finding.change("look again in 10 s, then at INFO replication on both")
+            }
+        };
+    };
+    if status != "up" {
+        let was = format!("the link to its master is {status}");
+        let means = "it does not hear what callers spend: a failover to it forgives them that";
+        let finding = Finding::new(subject, Grade::Wrong, was, means);
+        return finding.change("look again in 10 s, then at its log, and at masterauth");
+    }
+    let means = "it has what callers have spent but for the last moment";
+    Finding::new(subject, Grade::Fine, "the link to its master is up", means)
+}
+
 /// False for a node of a cluster that is away.
 pub(super) fn has_answered(server: &ExaminedServer) -> bool {
     !(server.round_trips.is_empty() && server.info.is_empty() && server.unseen.is_empty())

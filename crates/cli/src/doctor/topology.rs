@@ -53,7 +53,11 @@ pub(super) fn sentinels(sentinels: &[ExaminedSentinel]) -> Vec<Finding> {
 }
 
 /// The cluster: all slots need a master, one lost shard must not stop the others, and the clocks have to agree.
-pub(super) fn cluster(servers: &[ExaminedServer], slots_without_master: u16) -> Vec<Finding> {
+pub(super) fn cluster(
+    servers: &[ExaminedServer],
+    replicas: &[ExaminedServer],
+    slots_without_master: u16,
+) -> Vec<Finding> {
     let mut findings = vec![match slots_without_master {
         0 => {
             let was = format!("16,384 of 16,384, on {} masters", servers.len());
@@ -66,7 +70,8 @@ pub(super) fn cluster(servers: &[ExaminedServer], slots_without_master: u16) -> 
             finding.change("redis-cli --cluster check HOST:PORT, then --cluster fix")
         }
     }];
-    let answering = servers.iter().filter(|server| has_answered(server));
+    let nodes = servers.iter().chain(replicas);
+    let answering = nodes.filter(|server| has_answered(server));
     let settings = answering.map(|it| it.settings.get("cluster-require-full-coverage"));
     let subject = "coverage";
     let name = "cluster-require-full-coverage";
