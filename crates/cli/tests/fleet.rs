@@ -227,6 +227,7 @@ fn a_look_and_a_dry_run_change_nothing() {
     let ban = fleet.limiter.ban("login", key, hour);
     fleet.runtime.block_on(ban).unwrap();
     let before = state(&server);
+    let _reset = server.command(&["CONFIG", "RESETSTAT"]);
 
     let audit = fleet.folder.path().join("audit.log");
     let audit = audit.to_str().unwrap();
@@ -253,6 +254,10 @@ fn a_look_and_a_dry_run_change_nothing() {
         );
     }
 
+    // Names are walked through, and never asked for all at once.
+    let told = server.command(&["INFO", "commandstats"]);
+    assert!(told.contains("cmdstat_scan:"), "{told}");
+    assert!(!told.contains("cmdstat_keys:"), "{told}");
     assert_eq!(state(&server), before);
     let line = fs::read_to_string(audit).unwrap();
     assert_eq!(line.lines().count(), 1, "{line}");

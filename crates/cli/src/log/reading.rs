@@ -302,3 +302,24 @@ impl Order {
         self.kept.pop().map(|Reverse(kept)| kept)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_lines_wait_to_be_sorted_than_memory_has_room_for() {
+        let mut order = Order::new(Duration::from_secs(3_600));
+        let mut keep = |number| order.keep(number, b"", number, Columns::default());
+        for number in 0..MOST_SORTED as u64 {
+            assert!(keep(number).is_ok());
+        }
+
+        let late = keep(MOST_SORTED as u64).unwrap_err();
+
+        assert_eq!(
+            late.at(Path::new("app.log"), 1_000_001).to_string(),
+            "app.log:1000001: more than 1000000 lines would have to be sorted at one time; take a shorter --reorder"
+        );
+    }
+}
