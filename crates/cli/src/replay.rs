@@ -32,6 +32,8 @@ pub(crate) struct Replay {
     is_by_address: bool,
     /// The policies that limit how many requests are under way.
     held_by: Vec<String>,
+    /// By policy, true for those.
+    holds: Vec<bool>,
     /// The requests that are under way and hold something, the first to end first.
     under_way: BinaryHeap<Reverse<UnderWay>>,
     admitted: u64,
@@ -130,6 +132,8 @@ pub(crate) struct RequestDecision {
     pub(crate) on_trial: Vec<(usize, Option<Key>)>,
     /// Policies that found no identity in it.
     pub(crate) unidentified: Vec<usize>,
+    /// Policies that limit how many requests are under way, and whose places it asked for.
+    pub(crate) places: Vec<(usize, Key)>,
     /// The decisions of policies with tiers.
     pub(crate) by_tier: Vec<TierDecision>,
     /// Policies that cover it.
@@ -153,6 +157,7 @@ impl Replay {
         let policies = config.policies.iter();
         let held_by = policies.filter(|policy| quotas_of(policy).any(|quota| quota.is_held()));
         let held_by: Vec<_> = held_by.map(name).collect();
+        let holds = names.iter().map(|name| held_by.contains(name)).collect();
         let policies = config.policies.iter();
         let costed = policies.map(|policy| matches!(policy.cost, CostConfig::Registered(_)));
         let costed = costed.collect();
@@ -186,6 +191,7 @@ impl Replay {
             request,
             is_by_address,
             held_by,
+            holds,
             under_way: BinaryHeap::new(),
             admitted: 0,
             heard,
@@ -329,6 +335,7 @@ impl Replay {
         decided.unidentified.clear();
         decided.covered.clear();
         decided.by_tier.clear();
+        decided.places.clear();
         decided.is_unroutable = self.put(entry).is_none();
         if decided.is_unroutable {
             return Ok(());
@@ -343,6 +350,10 @@ impl Replay {
                 continue;
             }
             let PolicyDecision { policy, key, .. } = heard;
+            let is_counted = decided.places.last().is_some_and(|last| last.0 == policy);
+            if let Some(key) = key.clone().filter(|_| self.holds[policy] && !is_counted) {
+                decided.places.push((policy, key));
+            }
             if decided.covered.last() != Some(&policy) {
                 decided.covered.push(policy);
             }

@@ -3,6 +3,7 @@
 mod callers;
 mod json;
 mod pictures;
+mod places;
 mod rows;
 mod tally;
 mod text;

@@ -401,3 +401,31 @@ fn a_log_that_is_cut_or_corrupt_and_a_file_that_cannot_be_written_are_told() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.starts_with("error: nowhere/decided: "), "{ran:?}");
 }
+
+#[test]
+fn the_page_has_the_tables_of_tiers_costs_and_places() {
+    let limits = r#"
+        [[policies]]
+        name = "api"
+        quotas = "30/min; 5 at once"
+        key = { header = "x-api-key" }
+        tiers = { by = { gold-key = "gold" }, quotas = { gold = "60/min" } }
+        cost = "weight"
+    "#;
+    let more = ",\"http_x_api_key\":\"gold-key\",\"duration_us\":1000,\"cost\":7";
+    let case = Case::of(limits, line(0, more));
+
+    case.run(&["--html", "page.html"]).words();
+
+    let page = fs::read_to_string(case.folder.path().join("page.html")).unwrap();
+    for says in [
+        ">Tiers<",
+        ">gold<",
+        ">Costs<",
+        ">7<",
+        ">Requests under way, refused or not<",
+        ">gold-key<",
+    ] {
+        assert!(page.contains(says), "{says}: {page}");
+    }
+}

@@ -22,6 +22,17 @@ pub(crate) enum Format {
 }
 
 impl Format {
+    /// The name by which `--format` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Combined => "combined",
+            Self::Json => "json",
+            Self::Envoy => "envoy",
+            Self::Alb => "alb",
+            Self::Cloudfront => "cloudfront",
+        }
+    }
+
     /// The format of a line.
     pub(super) fn of(line: &[u8]) -> Self {
         let starts = |begin: &str| line.starts_with(begin.as_bytes());

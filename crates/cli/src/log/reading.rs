@@ -187,10 +187,11 @@ fn judge(path: &Path, reading: &Reading, format: Format, most: Share) -> Result<
         return Ok(());
     }
     let mut message = format!(
-        "{}: {} of {} lines cannot be used, read as {format:?}: more than {most}; name another format with --format, or go on with --garbled 100%",
+        "{}: {} of {} lines cannot be used, read as {}: more than {most}; name another format with --format, or go on with --garbled 100%",
         path.display(),
         reading.garbled,
-        reading.lines
+        reading.lines,
+        format.name()
     );
     for (number, reason, text) in &reading.samples {
         message += &format!("\n  line {number}: {reason}: {}", shown(text));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Simulation;
-use super::rows::{CallerRow, ChangedRow, CostRow, PathRow, PolicyRow};
+use super::rows::{CallerRow, ChangedRow, CostRow, PathRow, PlaceRow, PolicyRow};
 use super::tally::Tally;
 use super::tiers::TierRow;
 use crate::arguments::SimulateArguments;
@@ -29,7 +29,7 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
     let mut report = json!({
         "log": asked.log.display().to_string(),
         "limits": asked.limits.display().to_string(),
-        "format": reading.format.map(|format| format!("{format:?}").to_lowercase()),
+        "format": reading.format.map(crate::log::Format::name),
         "lines": reading.lines,
         "garbled": { "lines": reading.garbled, "samples": garbled.collect::<Vec<_>>() },
         "without_request": reading.without_request,
@@ -72,6 +72,7 @@ fn replay(tally: &Tally, names: &[String]) -> Value {
         "policies": PolicyRow::all(tally, names),
         "tiers": TierRow::all(&tally.tiers, names),
         "costs": CostRow::all(tally, names),
+        "under_way": PlaceRow::all(tally, names),
         "over_time": { "start_us": start_us, "width_us": width_us, "requests_and_refused": spans.collect::<Vec<_>>() },
         "callers": CallerRow::top(tally, names, ROWS),
         "paths": PathRow::top(tally, names, ROWS),

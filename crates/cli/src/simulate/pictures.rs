@@ -2,7 +2,7 @@
 //! refusals.
 
 use super::Simulation;
-use super::rows::{CallerRow, CostRow, PathRow, PolicyRow};
+use super::rows::{CallerRow, CostRow, PathRow, PlaceRow, PolicyRow};
 use super::tally::Tally;
 use super::tiers::TierRow;
 use crate::arguments::SimulateArguments;
@@ -55,9 +55,13 @@ pub(super) fn page(asked: &SimulateArguments, simulation: &Simulation) -> Page {
     }
     sections.push(policies(tally, names));
     sections.extend(
-        [tiers(tally, names), costs(tally, names)]
-            .into_iter()
-            .flatten(),
+        [
+            tiers(tally, names),
+            costs(tally, names),
+            places(tally, names),
+        ]
+        .into_iter()
+        .flatten(),
     );
     if tally.refused > 0 {
         sections.extend([callers(tally, names), routes(tally, names)]);
@@ -161,6 +165,16 @@ fn costs(tally: &Tally, names: &[String]) -> Option<Section> {
             .iter()
             .map(|row| millionths(row.refused_units, row.units)))
         .collect(),
+        rows: rows.iter().map(|row| row.cells().into()).collect(),
+    })
+}
+
+fn places(tally: &Tally, names: &[String]) -> Option<Section> {
+    let rows = PlaceRow::all(tally, names);
+    (!rows.is_empty()).then(|| Section::Table {
+        title: "Requests under way, refused or not".to_owned(),
+        names: PlaceRow::NAMES.into(),
+        bars: rows.iter().map(|row| row.most_of_one).collect(),
         rows: rows.iter().map(|row| row.cells().into()).collect(),
     })
 }

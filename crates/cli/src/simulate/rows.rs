@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::tally::{Difference, Tally};
+use super::tally::{Difference, Tally, words};
 use crate::figures::{grouped, moment, percent};
 
 /// A policy, and what it decided.
@@ -79,6 +79,51 @@ impl CostRow {
             grouped(self.units),
             grouped(self.refused_units),
             percent(self.refused_units, self.units),
+        ]
+    }
+}
+
+/// A policy that limits how many requests are under way, and the most that the log has at one time, refused or not.
+#[derive(Debug, Serialize)]
+pub(super) struct PlaceRow {
+    policy: String,
+    most: u64,
+    most_at_us: u64,
+    pub(super) most_of_one: u64,
+    most_of_one_at_us: u64,
+    caller: String,
+}
+
+impl PlaceRow {
+    pub(super) const NAMES: [&str; 6] = [
+        "policy",
+        "at one time",
+        "from",
+        "of one caller",
+        "from",
+        "caller",
+    ];
+
+    pub(super) fn all(tally: &Tally, names: &[String]) -> Vec<Self> {
+        let rows = tally.places.peaks().map(|(policy, most, of_one, by)| Self {
+            policy: names[policy].clone(),
+            most: most.requests,
+            most_at_us: most.at_us,
+            most_of_one: of_one.requests,
+            most_of_one_at_us: of_one.at_us,
+            caller: words(by),
+        });
+        rows.collect()
+    }
+
+    pub(super) fn cells(&self) -> [String; 6] {
+        [
+            self.policy.clone(),
+            grouped(self.most),
+            moment(self.most_at_us),
+            grouped(self.most_of_one),
+            moment(self.most_of_one_at_us),
+            self.caller.clone(),
         ]
     }
 }

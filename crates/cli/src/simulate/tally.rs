@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use tollgate::{Key, KeyKind};
 
 use super::callers::{OfCaller, RefusedCallers};
+use super::places::Places;
 use super::tiers::ByTier;
 use crate::log::Entry;
 use crate::replay::{Replay, RequestDecision};
@@ -35,6 +36,7 @@ pub(super) struct Tally {
     pub(super) timeline: Timeline,
     pub(super) policies: Vec<OfPolicy>,
     pub(super) tiers: ByTier,
+    pub(super) places: Places,
     /// By policy.
     refused_callers: Vec<RefusedCallers>,
     /// By policy, as the log writes them.
@@ -113,6 +115,11 @@ impl Tally {
             }
         }
         decided.by_tier.iter().for_each(|it| self.tiers.count(it));
+        let duration_us = entry.duration_us().unwrap_or_default();
+        for (policy, caller) in &decided.places {
+            self.places
+                .count(*policy, caller, entry.time_us, duration_us);
+        }
         for policy in &decided.unidentified {
             self.policies[*policy].unidentified += 1;
         }

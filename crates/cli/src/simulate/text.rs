@@ -1,7 +1,7 @@
 //! The report of a replay, for people.
 
 use super::Simulation;
-use super::rows::{CallerRow, ChangedRow, CostRow, PathRow, PolicyRow};
+use super::rows::{CallerRow, ChangedRow, CostRow, PathRow, PlaceRow, PolicyRow};
 use super::tally::Tally;
 use super::tiers::TierRow;
 use crate::arguments::SimulateArguments;
@@ -60,6 +60,12 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         lines.push("\ncosts".to_owned());
         let rows = rows.iter().map(CostRow::cells).collect();
         table(CostRow::NAMES, rows, &mut lines);
+    }
+    let rows = PlaceRow::all(tally, names);
+    if !rows.is_empty() {
+        lines.push("\nrequests under way, refused or not".to_owned());
+        let rows = rows.iter().map(PlaceRow::cells).collect();
+        table(PlaceRow::NAMES, rows, &mut lines);
     }
     if tally.refused > 0 {
         over_time(tally, &mut lines);
