@@ -4,6 +4,7 @@ mod answer;
 mod asked;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::CheckError;
 use tonic::{Request, Response, Status};
@@ -22,9 +23,12 @@ pub(crate) struct EnvoyService {
     writer: Arc<Writer>,
 }
 
-/// The attempts at a decision while the policies and the rules of a new configuration take effect one after the other, which takes
-/// microseconds.
-const ATTEMPTS: usize = 100;
+/// The time between two attempts at a decision while a new configuration takes effect: its policies, and microseconds later its
+/// rules. On a busy machine the thread that replaces them may be interrupted in between.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The most attempts: no gateway waits longer for an answer.
+const ATTEMPTS: usize = 1_000;
 
 impl EnvoyService {
     pub(crate) fn new(live: Arc<Live>) -> Self {
@@ -40,7 +44,7 @@ impl EnvoyService {
             match self.try_decide(request).await {
                 Err(CheckError::UnknownPolicy { .. }) if attempt < ATTEMPTS => {
                     attempt += 1;
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => return Err(self.failure(&error)),
                 Ok(answer) => return answer,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get as get_service;
-use common::{File, Served, free_address};
+use common::{File, Served, free_address, without_redis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate_testkit::Envoy;
@@ -208,5 +208,81 @@ async fn envoy_goes_on_without_the_server_and_finds_it_again() {
     until(&closed, "/login", 200).await;
     until(&open, "/login", 429).await;
     until(&closed, "/login", 429).await;
+    served.stop().await;
+}
+
+/// Sets metadata of each request, from which a limit is taken.
+const STATED_LIMIT: &str = r#"http_filters:
+          - name: envoy.filters.http.set_metadata
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config
+              metadata:
+              - metadata_namespace: contract
+                value: { limit: { requests_per_unit: 2, unit: DAY } }
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoy_may_state_the_limit() {
+    let file = File::toml(&example("toml"));
+    let address = free_address().await;
+    let served = Served::start(&file, address).await;
+    let key = "- request_headers: { header_name: x-api-key, descriptor_key: api_key }\n";
+    let limit =
+        "limit: { dynamic_metadata: { metadata_key: { key: contract, path: [{ key: limit }] } } }";
+    let with_limit = format!("{key}                    {limit}\n");
+    let words = [("http_filters:\n", STATED_LIMIT), (key, &*with_limit)];
+    let envoy = envoy(address, &words).await;
+
+    let field = "x-api-key: alice\r\n";
+    for left in ["1", "0"] {
+        let passed = get(&envoy, "/things", field).await;
+        assert_eq!(passed.status, 200, "{passed:?}");
+        assert_eq!(
+            passed.field("x-ratelimit-limit"),
+            ["2, 2;w=86400;name=\"api\""]
+        );
+        assert_eq!(passed.field("x-ratelimit-remaining"), [left]);
+    }
+    assert_eq!(get(&envoy, "/things", field).await.status, 429);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoys_own_rule_holds_while_the_backend_fails() {
+    let file = File::toml(&example("toml"));
+    let address = free_address().await;
+    let served = Served::with(&file, address, without_redis).await;
+    let open = envoy(address, &[]).await;
+    let denies = ("failure_mode_deny: false", "failure_mode_deny: true");
+    let closed = envoy(address, &[denies]).await;
+
+    // The policy refuses to decide without its backend.
+    assert_eq!(get(&open, "/login", "").await.status, 200);
+    assert_eq!(get(&closed, "/login", "").await.status, 500);
+    // This one lets everything pass then, and Envoy hears that.
+    let field = "x-api-key: alice\r\n";
+    assert_eq!(get(&closed, "/things", field).await.status, 200);
+    assert_eq!(served.gateway.counts().undecided, 2);
+    served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_grpc_call_is_answered_in_grpc() {
+    let file = File::toml(&example("toml"));
+    let address = free_address().await;
+    let served = Served::start(&file, address).await;
+    let exhausted = (
+        "domain: shop\n",
+        "domain: shop\n              rate_limited_as_resource_exhausted: true\n",
+    );
+    let envoy = envoy(address, &[exhausted]).await;
+    for _ in 0..5 {
+        assert_eq!(get(&envoy, "/login", "").await.status, 200);
+    }
+    let refused = get(&envoy, "/login", "content-type: application/grpc\r\n").await;
+    assert_eq!(refused.status, 200, "{refused:?}");
+    assert_eq!(refused.field("grpc-status"), ["8"]);
+    assert_eq!(refused.field("content-type"), ["application/grpc"]);
+    assert!(refused.field("retry-after").len() == 1, "{refused:?}");
     served.stop().await;
 }

@@ -9,9 +9,11 @@
 mod common;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{File, Served};
+use common::{File, Served, without_redis};
 use tokio::net::TcpStream;
 use tollgate::key::ClientIp;
 use tollgate::{LimiterBuilder, ManualClock, MemoryBackend, Policy, RedisBackend};
@@ -72,14 +74,6 @@ policy = "trial"
 /// A backend whose clock stands still.
 fn at_a_standstill(builder: LimiterBuilder) -> LimiterBuilder {
     builder.backend(MemoryBackend::builder().clock(ManualClock::new()).build())
-}
-
-fn without_redis(builder: LimiterBuilder) -> LimiterBuilder {
-    builder.backend(
-        RedisBackend::builder("redis://127.0.0.1:1")
-            .start()
-            .unwrap(),
-    )
 }
 
 struct Asker {
@@ -594,7 +588,7 @@ async fn a_gateway_and_a_service_have_one_budget_in_redis() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_changes_is_followed_and_a_wrong_one_changes_nothing() {
     let file = File::toml(RULES);
     let mut asker = Asker::with(&file, at_a_standstill).await;
@@ -602,7 +596,7 @@ async fn a_file_that_changes_is_followed_and_a_wrong_one_changes_nothing() {
         statuses(&asker.ask([account("acme")]).await),
         ["OK 9 of 10 account per HOUR"]
     );
-    let gateway = std::sync::Arc::clone(&asker.served.gateway);
+    let gateway = Arc::clone(&asker.served.gateway);
 
     for (wrong, reason) in [
         (
@@ -625,22 +619,23 @@ async fn a_file_that_changes_is_followed_and_a_wrong_one_changes_nothing() {
     let renamed = RULES.replace("\"account\"\nquotas", "\"konto\"\nquotas");
     let renamed = renamed.replace("policy = \"account\"", "policy = \"konto\"");
     let mut other = asker.client.clone();
+    let ended = Arc::new(AtomicBool::new(false));
+    let asks_until = Arc::clone(&ended);
     let asking = tokio::spawn(async move {
         let mut answers = 0;
-        while answers < 2_000 {
-            other
-                .should_rate_limit(request([account("busy")]))
-                .await
-                .unwrap();
+        while !asks_until.load(Ordering::Relaxed) {
+            let asked = other.should_rate_limit(request([account("busy")])).await;
+            asked.unwrap();
             answers += 1;
         }
+        answers
     });
-    for number in 0..20 {
+    for number in 0..200 {
         file.write(if number % 2 == 0 { &renamed } else { RULES });
         gateway.reload().unwrap();
-        tokio::task::yield_now().await;
     }
-    asking.await.unwrap();
+    ended.store(true, Ordering::Relaxed);
+    assert!(asking.await.unwrap() > 0);
     file.write(&renamed);
     gateway.reload().unwrap();
     assert_eq!(
@@ -728,4 +723,91 @@ async fn a_client_that_hangs_stops_neither_other_clients_nor_the_end() {
     asker.served.stop().await;
     assert!(begun.elapsed() < PATIENCE);
     drop(silent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_come_together_share_calls_to_redis() {
+    const REQUESTS: usize = 1_000;
+
+    let redis = Standalone::start();
+    let backend = RedisBackend::builder(&redis.url()).connections(1);
+    let backend = backend.connect().await.unwrap();
+    let asker = Asker::with(&File::toml(RULES), |builder| builder.backend(backend)).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for number in 0..REQUESTS {
+        let mut client = asker.client.clone();
+        let request = request([account(&number.to_string())]);
+        asking.spawn(async move { client.should_rate_limit(request).await.unwrap() });
+    }
+    asking.join_all().await;
+
+    let stats = redis.command(&["INFO", "commandstats"]);
+    let (_, calls) = stats.split_once("cmdstat_evalsha:calls=").unwrap();
+    let calls: usize = calls.split_once(',').unwrap().0.parse().unwrap();
+    assert!(calls < REQUESTS / 2, "{calls} calls");
+}
+
+#[tokio::test]
+async fn a_policy_of_several_quotas_makes_a_charge_of_each() {
+    let rules = r#"
+        [[policies]]
+        name = "pair"
+        quotas = { hour = "5/h", day = "6/day" }
+        on_demand = true
+
+        [[policies]]
+        name = "log"
+        quotas = "5/h sliding-log"
+        on_demand = true
+
+        [[policies]]
+        name = "month"
+        quotas = "5/month in Europe/Berlin"
+        on_demand = true
+
+        [[envoy]]
+        domain = "shop"
+        descriptor = [{ key = "pair" }]
+        policy = "pair"
+
+        [[envoy]]
+        domain = "shop"
+        descriptor = [{ key = "log" }]
+        policy = "log"
+
+        [[envoy]]
+        domain = "shop"
+        descriptor = [{ key = "month" }]
+        policy = "month"
+    "#;
+    let mut asker = Asker::of(rules).await;
+    let one = |key: &str, value: &str| descriptor(&[(key, value)]);
+    // The tightest of both is shown.
+    let answer = asker.ask([one("pair", "alice")]).await;
+    assert_eq!(statuses(&answer), ["OK 4 of 5 pair-hour per HOUR"]);
+    let many = |count: usize| request((0..count).map(|number| one("pair", &number.to_string())));
+    assert!(asker.send(many(16)).await.is_ok());
+    assert_eq!(
+        asker.wrong(many(17)).await,
+        "InvalidArgument: the checks could charge 34 quotas, and at most 32 are decided together"
+    );
+
+    // A stated limit is counted as the policy counts, if that can be.
+    let stated = stating(one("log", "alice"), 7, Unit::Hour);
+    assert_eq!(
+        statuses(&asker.ask([stated]).await),
+        ["OK 6 of 7 log per HOUR"]
+    );
+    let too_many = asker
+        .wrong(request([stating(one("log", "alice"), 100_000, Unit::Hour)]))
+        .await;
+    assert!(
+        too_many.starts_with("InvalidArgument: it states a limit of 100000 per HOUR: "),
+        "{too_many}"
+    );
+    let stated = stating(one("month", "alice"), 7, Unit::Month);
+    assert_eq!(
+        statuses(&asker.ask([stated]).await),
+        ["OK 6 of 7 month per MONTH"]
+    );
 }

@@ -184,11 +184,14 @@ impl Asked {
             if charge.spent == 0 {
                 continue;
             }
-            if outcome.undecided().is_some() {
-                counts.add(Tally::LostReport);
-            }
+            let mut is_taken = false;
             for receipt in outcome.receipts_of_spent(place, charge.spent) {
                 limiter.debit(&receipt, charge.spent);
+                is_taken = true;
+            }
+            let has_budget = !outcome.report_of(place).verdicts().is_empty();
+            if !is_taken && (has_budget || outcome.undecided().is_some()) {
+                counts.add(Tally::LostReport);
             }
         }
     }
@@ -301,8 +304,11 @@ impl Stated {
             return Ok(Quotas::none());
         }
         let quota = Quota::try_new(self.limit.into(), period(self.unit));
-        // What the policy counts by may not fit any period, as a calendar does not.
-        let quota = quota.map(|quota| quota.try_using(algorithm).unwrap_or(quota));
+        let quota = match algorithm {
+            // A calendar has periods of its own.
+            Algorithm::Calendar(_) => quota,
+            algorithm => quota.and_then(|quota| quota.try_using(algorithm)),
+        };
         quota.map(Quotas::from).map_err(|error| {
             let (limit, unit) = (self.limit, self.unit.as_str_name());
             format!("it states a limit of {limit} per {unit}: {error}")

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tollgate::LimiterBuilder;
+use tollgate::{LimiterBuilder, RedisBackend};
 use tollgate_server::Gateway;
 
 /// The configuration file of a gateway, in a folder that is removed after the test.
@@ -98,4 +98,10 @@ impl Served {
 pub async fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap()
+}
+
+/// A backend that is never there.
+pub fn without_redis(builder: LimiterBuilder) -> LimiterBuilder {
+    let redis = RedisBackend::builder("redis://127.0.0.1:1").start();
+    builder.backend(redis.unwrap())
 }
