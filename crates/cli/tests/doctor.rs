@@ -342,6 +342,12 @@ fn a_replica_is_told_as_one_that_does_not_decide() {
     assert_eq!(finding(&found, "replication").grade, "wrong");
 }
 
+/// The arguments for a cluster.
+fn of_cluster(urls: &[String]) -> Vec<&str> {
+    let nodes = urls.iter().flat_map(|url| ["--redis", url.as_str()]);
+    nodes.chain(["--cluster"]).collect()
+}
+
 /// Waits until these servers have so many replicas together.
 fn until_linked(masters: &[&Standalone], replicas: usize) {
     let begin = Instant::now();
@@ -415,11 +421,7 @@ fn replicas_of_a_cluster_are_examined_too() {
     let nodes: Vec<_> = cluster.nodes().iter().collect();
     until_linked(&nodes, 2);
     let urls = cluster.urls();
-    let mut redis: Vec<_> = urls
-        .iter()
-        .flat_map(|url| ["--redis", url.as_str()])
-        .collect();
-    redis.push("--cluster");
+    let redis = of_cluster(&urls);
 
     let (_, found) = findings(&redis);
 
@@ -474,11 +476,7 @@ fn a_cluster_is_examined_as_a_whole_and_node_by_node() {
         let _set = node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "yes"]);
     }
     let urls = cluster.urls();
-    let mut redis: Vec<_> = urls
-        .iter()
-        .flat_map(|url| ["--redis", url.as_str()])
-        .collect();
-    redis.push("--cluster");
+    let redis = of_cluster(&urls);
 
     let (code, found) = findings(&redis);
     assert_eq!(code, Some(3));

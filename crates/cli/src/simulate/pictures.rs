@@ -54,15 +54,7 @@ pub(super) fn page(asked: &SimulateArguments, simulation: &Simulation) -> Page {
         sections.push(Section::Chart(distribution(tally)));
     }
     sections.push(policies(tally, names));
-    sections.extend(
-        [
-            tiers(tally, names),
-            costs(tally, names),
-            places(tally, names),
-        ]
-        .into_iter()
-        .flatten(),
-    );
+    sections.extend(rare(tally, names));
     if tally.refused > 0 {
         sections.extend([callers(tally, names), routes(tally, names)]);
     }
@@ -146,37 +138,39 @@ fn policies(tally: &Tally, names: &[String]) -> Section {
     }
 }
 
-fn tiers(tally: &Tally, names: &[String]) -> Option<Section> {
-    let rows = TierRow::all(&tally.tiers, names);
-    (!rows.is_empty()).then(|| Section::Table {
-        title: "Tiers".to_owned(),
-        names: TierRow::NAMES.into(),
-        bars: (rows.iter().map(|row| millionths(row.refused, row.covered))).collect(),
-        rows: rows.iter().map(|row| row.cells().into()).collect(),
-    })
-}
-
-fn costs(tally: &Tally, names: &[String]) -> Option<Section> {
-    let rows = CostRow::all(tally, names);
-    (!rows.is_empty()).then(|| Section::Table {
-        title: "Costs".to_owned(),
-        names: CostRow::NAMES.into(),
-        bars: (rows
-            .iter()
-            .map(|row| millionths(row.refused_units, row.units)))
-        .collect(),
-        rows: rows.iter().map(|row| row.cells().into()).collect(),
-    })
-}
-
-fn places(tally: &Tally, names: &[String]) -> Option<Section> {
-    let rows = PlaceRow::all(tally, names);
-    (!rows.is_empty()).then(|| Section::Table {
-        title: "Requests under way, refused or not".to_owned(),
-        names: PlaceRow::NAMES.into(),
-        bars: rows.iter().map(|row| row.most_of_one).collect(),
-        rows: rows.iter().map(|row| row.cells().into()).collect(),
-    })
+/// The tables of what only some limits have.
+fn rare(tally: &Tally, names: &[String]) -> impl Iterator<Item = Section> {
+    let (tiers, costs) = (
+        TierRow::all(&tally.tiers, names),
+        CostRow::all(tally, names),
+    );
+    let places = PlaceRow::all(tally, names);
+    let tables = [
+        Section::Table {
+            title: "Tiers".to_owned(),
+            names: TierRow::NAMES.into(),
+            bars: (tiers.iter().map(|row| millionths(row.refused, row.covered))).collect(),
+            rows: tiers.iter().map(|row| row.cells().into()).collect(),
+        },
+        Section::Table {
+            title: "Costs".to_owned(),
+            names: CostRow::NAMES.into(),
+            bars: (costs
+                .iter()
+                .map(|row| millionths(row.refused_units, row.units)))
+            .collect(),
+            rows: costs.iter().map(|row| row.cells().into()).collect(),
+        },
+        Section::Table {
+            title: "Requests under way, refused or not".to_owned(),
+            names: PlaceRow::NAMES.into(),
+            bars: places.iter().map(|row| row.most_of_one).collect(),
+            rows: places.iter().map(|row| row.cells().into()).collect(),
+        },
+    ];
+    let has_rows =
+        |table: &Section| matches!(table, Section::Table { rows, .. } if !rows.is_empty());
+    tables.into_iter().filter(has_rows)
 }
 
 fn callers(tally: &Tally, names: &[String]) -> Section {
