@@ -46,15 +46,21 @@ fn what_operators_do_and_responses_that_are_strikes_are_possible_under_faults() 
     assert!(strict * 2 > decided, "{strict} of {decided}");
 }
 
+/// The number of seeds at which a defect is caught.
+fn caught(defect: Defect, are_faulty: bool) -> usize {
+    let caught = SEEDS.filter(|seed| {
+        let found = judged(&Trial::operated(*seed, defect).run(are_faulty));
+        !found.wrong.is_empty()
+    });
+    let caught = caught.count();
+    println!("{defect:?}: {caught} of {}", SEEDS.count());
+    caught
+}
+
 #[test]
 fn every_way_to_ban_or_to_pardon_or_to_strike_wrongly_is_caught() {
     for defect in Defect::BY_HAND {
-        let caught = SEEDS.filter(|seed| {
-            let found = judged(&Trial::operated(*seed, defect).run(false));
-            !found.wrong.is_empty()
-        });
-        let caught = caught.count();
-        println!("{defect:?}: {caught} of {}", SEEDS.count());
+        let caught = caught(defect, false);
         assert!(caught * 4 > 3 * SEEDS.count(), "{defect:?}: {caught}");
     }
 }
@@ -62,12 +68,7 @@ fn every_way_to_ban_or_to_pardon_or_to_strike_wrongly_is_caught() {
 #[test]
 fn every_way_to_ban_or_to_pardon_or_to_strike_wrongly_is_caught_under_faults() {
     for defect in Defect::BY_HAND {
-        let caught = SEEDS.filter(|seed| {
-            let found = judged(&Trial::operated(*seed, defect).run(true));
-            !found.wrong.is_empty()
-        });
-        let caught = caught.count();
-        println!("{defect:?}: {caught} of {}", SEEDS.count());
+        let caught = caught(defect, true);
         assert!(caught > 10, "{defect:?}: {caught}");
     }
 }
@@ -76,12 +77,7 @@ fn every_way_to_ban_or_to_pardon_or_to_strike_wrongly_is_caught_under_faults() {
 #[test]
 fn every_way_to_break_a_ban_is_caught_beside_operators() {
     for defect in Defect::ALL {
-        let caught = SEEDS.filter(|seed| {
-            let found = judged(&Trial::operated(*seed, defect).run(false));
-            !found.wrong.is_empty()
-        });
-        let caught = caught.count();
-        println!("{defect:?}: {caught} of {}", SEEDS.count());
+        let caught = caught(defect, false);
         assert!(caught * 4 > 3 * SEEDS.count(), "{defect:?}: {caught}");
     }
 }
