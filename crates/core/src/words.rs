@@ -2,8 +2,8 @@
 
 use crate::ParseQuotaError;
 
-/// Longer texts are not searched for a quota that may have been meant.
-pub(crate) const MOST: usize = 256;
+/// The bytes of the longest text that is looked at. A longer one than any quota is invalid, whatever it says.
+const MOST: usize = 256;
 
 /// A word, a number, or a sign. Words are in lower case, because capitals never mean another unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +23,12 @@ impl Word {
     }
 }
 
-/// Numbers and words need no blank between them, and a slash stands alone: `10req/5s` is five.
-pub(crate) fn words_of(text: &str) -> Vec<Word> {
+/// The words of a text; `None` if it is too long. Numbers and words need no blank between them, and a slash stands alone:
+/// `10req/5s` is five.
+pub(crate) fn words_of(text: &str) -> Option<Vec<Word>> {
+    if text.len() > MOST {
+        return None;
+    }
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Kind {
         Blank,
@@ -52,7 +56,7 @@ pub(crate) fn words_of(text: &str) -> Vec<Word> {
         }
         last = kind;
     }
-    words
+    Some(words)
 }
 
 /// Words that are read one after the other.

@@ -7,7 +7,7 @@ use super::Ban;
 use crate::ParseQuotaError;
 use crate::algorithm::{Onset, Penalty};
 use crate::quota::text::{Period, period};
-use crate::words::{MOST, Words, number, syntax, words_of};
+use crate::words::{Words, number, syntax, words_of};
 
 const FORM: &str = "STRIKES in PERIOD, such as 5 in 10min";
 
@@ -18,10 +18,7 @@ impl FromStr for Ban {
     type Err = ParseQuotaError;
 
     fn from_str(text: &str) -> Result<Self, ParseQuotaError> {
-        if text.len() > MOST {
-            return Err(syntax(text, FORM));
-        }
-        let words = words_of(text);
+        let words = words_of(text).ok_or_else(|| syntax(text, FORM))?;
         let mut words = Words::new(&words);
         words.skip("after");
         let strikes = number(words.next(), FORM)?.unwrap_or(u64::MAX);

@@ -7,7 +7,7 @@ use super::Calendar;
 use super::span::Span;
 use super::zone::Zone;
 use crate::ParseQuotaError;
-use crate::words::{MOST, Word, Words, syntax, words_of};
+use crate::words::{Word, Words, syntax, words_of};
 
 const FORM: &str = "day, week, month or year, in and a time zone";
 const WEEKDAY: &str = "a weekday, such as sunday";
@@ -150,10 +150,7 @@ impl FromStr for Calendar {
     type Err = ParseQuotaError;
 
     fn from_str(text: &str) -> Result<Self, ParseQuotaError> {
-        if text.len() > MOST {
-            return Err(syntax(text, FORM));
-        }
-        let words = words_of(text);
+        let words = words_of(text).ok_or_else(|| syntax(text, FORM))?;
         let mut words = Words::new(&words);
         let calendar = Self::read(&mut words)?;
         match words.next() {
@@ -186,7 +183,7 @@ impl fmt::Display for Calendar {
 
 #[cfg(all(test, feature = "calendar"))]
 mod tests {
-    use crate::Quota;
+    use crate::{Ban, Calendar, Quota};
 
     #[test]
     fn calendars_are_read_in_many_forms_and_written_in_one() {
@@ -224,6 +221,23 @@ mod tests {
             assert_eq!(written.parse(), Ok(quota));
             let unit = quota.unit();
             assert_eq!(crate::Unit::read(&unit.to_string()), Some(unit));
+        }
+    }
+
+    #[test]
+    fn a_text_of_256_bytes_is_read_and_no_longer_one() {
+        let padded = |text: &str, length: usize| format!("{text:length$}");
+        let calendar = |length| padded("day in UTC", length).parse::<Calendar>();
+        let quota = |length| padded("1/day in UTC", length).parse::<Quota>();
+        let ban = |length| padded("5 in 10min", length).parse::<Ban>();
+
+        assert!(calendar(256).is_ok() && quota(256).is_ok() && ban(256).is_ok());
+        for (error, form) in [
+            (calendar(257).unwrap_err(), "in and a time zone"),
+            (quota(257).unwrap_err(), "LIMIT/PERIOD"),
+            (ban(257).unwrap_err(), "STRIKES in PERIOD"),
+        ] {
+            assert!(error.to_string().contains(form), "{error}");
         }
     }
 

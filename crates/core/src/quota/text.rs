@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Quota;
 use super::warm_ups::USUAL_COLD_FACTOR;
 use crate::calendar::is_calendar;
-use crate::words::{MOST, Word, Words, number, syntax, words_of};
+use crate::words::{Word, Words, number, syntax, words_of};
 use crate::{Algorithm, Calendar, ParseQuotaError};
 
 /// The units of a period, the longest first. The first name of each is the one that is written.
@@ -146,11 +146,7 @@ fn several(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn parse(text: &str) -> Result<Quota, ParseQuotaError> {
-    // A text longer than any quota is invalid, whatever it says.
-    if text.len() > MOST {
-        return Err(syntax(text, FORM));
-    }
-    let words = words_of(text);
+    let words = words_of(text).ok_or_else(|| syntax(text, FORM))?;
     let mut words = Words::new(&words);
     let first = words.next();
     if let Some(held) = held(first, &mut words)? {

@@ -1,7 +1,7 @@
 //! The nearest valid quota to a text that is invalid, as a suggestion.
 
 use super::{ALGORITHMS, NOUNS, PER, UNITS, parse};
-use crate::words::{MOST, Word, words_of};
+use crate::words::{Word, words_of};
 use crate::{ParseQuotaError, QuotaError};
 
 /// Words outside of the grammar, and the words that say the same.
@@ -79,10 +79,7 @@ fn is_zero(text: &str) -> bool {
 
 /// The quotas of a text, each of which begins with a limit and a word for a slash.
 fn apart(text: &str) -> Option<String> {
-    if text.len() > MOST {
-        return None;
-    }
-    let words = words_of(text);
+    let words = words_of(text)?;
     let begins = |at: usize| {
         let mut behind = words.get(at + 1..).unwrap_or_default().iter();
         let mut next = behind.next();
@@ -107,10 +104,7 @@ fn apart(text: &str) -> Option<String> {
 
 /// Repairs one slip at a time, and then all known slips at once.
 fn meant(text: &str) -> Option<String> {
-    if text.len() > MOST {
-        return None;
-    }
-    let words: Vec<String> = words_of(text).into_iter().map(|Word(word)| word).collect();
+    let words: Vec<String> = words_of(text)?.into_iter().map(|Word(word)| word).collect();
     let with = |change: &dyn Fn(&str) -> Option<String>| -> String {
         let changed = words
             .iter()
