@@ -421,13 +421,7 @@ trait Decider {
     fn budget(&self, state: &Self::State, now: u64) -> Budget;
 
     /// Does all of the above at once: asks for passage, takes the charge if it passes and `take` is set, and reads the rest.
-    fn step(
-        &self,
-        state: &mut Self::State,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    fn step(&self, state: &mut Self::State, now: u64, cost: u64, take: bool) -> Step {
         self.advance(state, now);
         let passage = self.passage(state, now, cost);
         let mut full_at = Point::ZERO;
@@ -444,6 +438,9 @@ trait Decider {
         Point::ZERO
     }
 }
+
+/// A step of a rule: whether the charge passes, when the budget will be full again, and the rest of it.
+pub(crate) type Step = (Passage, Point, Budget);
 
 /// An algorithm with its precomputed figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -619,13 +616,7 @@ impl Rule {
     /// Asks for passage, takes the charge if it passes and `take` is set, and tells when the budget will be full again and what
     /// is left.
     #[inline(never)]
-    pub(crate) fn step(
-        &self,
-        state: &mut State,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    pub(crate) fn step(&self, state: &mut State, now: u64, cost: u64, take: bool) -> Step {
         with_rule!(self, state, |rule, inner| rule.step(inner, now, cost, take))
     }
 
@@ -638,7 +629,7 @@ impl Rule {
         now: u64,
         cost: u64,
         take: bool,
-    ) -> Option<(Passage, Point, Budget)> {
+    ) -> Option<Step> {
         let (Self::Gcra(rule), Repr::Gcra(inner)) = (self, &mut state.0) else {
             return None;
         };
@@ -653,7 +644,7 @@ impl Rule {
         now: u64,
         cost: u64,
         take: bool,
-    ) -> Option<(Passage, Point, Budget)> {
+    ) -> Option<Step> {
         let (Self::Held(rule), Repr::Held(inner)) = (self, &mut state.0) else {
             return None;
         };

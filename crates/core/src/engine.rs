@@ -8,7 +8,7 @@ pub use self::grants::{check_up_to, decide_up_to};
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Budget, Passage, Point};
+use crate::algorithm::{Passage, Point, Step};
 use crate::{Charge, Decision, Mode, Quota, State, Timestamp, Verdict};
 
 /// The place where a backend keeps the states of a call's charges.
@@ -207,7 +207,7 @@ fn decide_apart(
 /// The verdict on a charge that is alone in its call, from the step that it took.
 #[inline(always)]
 fn verdict_of(
-    (passage, full_at, budget): (Passage, Point, Budget),
+    (passage, full_at, budget): Step,
     quota: &Quota,
     cost: u64,
     mode: Mode,

@@ -4,7 +4,7 @@
 //! different versions of a zone may disagree about an end: even then a window begins only after the one before it is over.
 
 use super::packed::PackedInteger;
-use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
+use super::{Budget, Decider, Passage, Point, Snapshot, Step, count_up};
 use crate::Calendar;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,13 +110,7 @@ impl Decider for CalendarWindow {
         self.budget(state.window(), now)
     }
 
-    fn step(
-        &self,
-        state: &mut CalendarCount,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    fn step(&self, state: &mut CalendarCount, now: u64, cost: u64, take: bool) -> Step {
         let mut window = self.advance(state.window(), now);
         let passage = self.passage(window, now, cost);
         if take && passage == Passage::Open {

@@ -25,7 +25,7 @@ use std::time::Duration;
 use self::notes::Notes;
 use self::parts::{Micros, Parts};
 pub(super) use self::reach::Reach;
-use super::{Budget, CreditMark, DEBT_CEILING, Decider, Passage, QueueMark, Snapshot};
+use super::{Budget, CreditMark, DEBT_CEILING, Decider, Passage, QueueMark, Snapshot, Step};
 use crate::{MAX_DRAIN, MAX_WAIT, MAX_WAIT_INTERVALS, QuotaError, Timestamp};
 
 /// A point in time: whole microseconds, and a rest in parts of the quota that wrote it.
@@ -374,7 +374,7 @@ impl Gcra {
         now: u64,
         cost: u64,
         take: bool,
-    ) -> Option<(Passage, Point, Budget)> {
+    ) -> Option<Step> {
         // Parts of a longer quota's state need more than 64 bits.
         if state.reach() > self.reach {
             return None;
@@ -388,13 +388,7 @@ impl Gcra {
 
     /// Kept out of line, so that the path of every request stays short.
     #[inline(never)]
-    fn narrow_step(
-        &self,
-        state: &mut Bucket,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    fn narrow_step(&self, state: &mut Bucket, now: u64, cost: u64, take: bool) -> Step {
         self.step_in::<u64>(state, now, cost, take)
     }
 
@@ -405,13 +399,7 @@ impl Gcra {
     }
 
     #[inline]
-    fn step_in<P: Parts>(
-        &self,
-        state: &mut Bucket,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    fn step_in<P: Parts>(&self, state: &mut Bucket, now: u64, cost: u64, take: bool) -> Step {
         if take && (1..=self.burst).contains(&cost) {
             let left: P = self.left(state, now);
             let drain = self.drain(cost);
@@ -495,13 +483,7 @@ impl Decider for Gcra {
     }
 
     /// Passage, charge and budget share their figures, so they are worked out once.
-    fn step(
-        &self,
-        state: &mut Bucket,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    fn step(&self, state: &mut Bucket, now: u64, cost: u64, take: bool) -> Step {
         match self.width_for(state) {
             Width::Micros => self.step_in::<Micros>(state, now, cost, take),
             Width::Narrow => self.narrow_step(state, now, cost, take),

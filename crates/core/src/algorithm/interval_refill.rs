@@ -8,7 +8,7 @@
 //! nothing, because a part of the charge has been refilled already, and a state does not tell which part is whose.
 
 use super::packed::PackedInteger;
-use super::{Budget, Decider, Passage, Point, Snapshot, count_up};
+use super::{Budget, Decider, Passage, Point, Snapshot, Step, count_up};
 use crate::{MAX_DRAIN, QuotaError};
 
 /// Packed, so that a rule takes 32 bytes.
@@ -223,13 +223,7 @@ impl Decider for IntervalRefill {
         self.figures().budget(&state.account(), now)
     }
 
-    fn step(
-        &self,
-        state: &mut OwedRefills,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    fn step(&self, state: &mut OwedRefills, now: u64, cost: u64, take: bool) -> Step {
         let (figures, mut account) = (self.figures(), state.account());
         figures.advance(&mut account, now);
         let passage = figures.passage(&account, now, cost);

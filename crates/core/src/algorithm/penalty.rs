@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(crate) use self::span::Span;
 
-use super::{Budget, Decider, Passage, Point, Snapshot};
+use super::{Budget, Decider, Passage, Point, Snapshot, Step};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Penalty {
@@ -153,13 +153,7 @@ impl Decider for Penalty {
     }
 
     /// A ban in force hears the knock.
-    fn step(
-        &self,
-        state: &mut StrikeRecord,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    fn step(&self, state: &mut StrikeRecord, now: u64, cost: u64, take: bool) -> Step {
         self.advance(state, now);
         let mut passage = self.passage(state, now, cost);
         if take && passage != Passage::Open {

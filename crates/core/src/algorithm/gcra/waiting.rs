@@ -20,7 +20,7 @@ use std::cmp;
 
 use super::queue::Gap;
 use super::{Bucket, Gcra, Point};
-use crate::algorithm::{Budget, Passage};
+use crate::algorithm::{Budget, Passage, Step};
 
 /// A stretch in which a charge can drain, in parts ahead of now.
 struct Stretch {
@@ -42,13 +42,7 @@ impl Gcra {
     }
 
     /// Takes a step as every quota does, with the choice to wait.
-    pub(super) fn waiting_step(
-        &self,
-        state: &mut Bucket,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    pub(super) fn waiting_step(&self, state: &mut Bucket, now: u64, cost: u64, take: bool) -> Step {
         let left = self.settle(state, now);
         let (passage, full_at) = match self.stretch(state, now, left, cost) {
             Ok(stretch) => {

@@ -25,7 +25,7 @@
 use std::cmp;
 
 use super::{Bucket, Gcra, Point, Width};
-use crate::algorithm::{Budget, Passage};
+use crate::algorithm::{Passage, Step};
 use crate::{MAX_COLD_FACTOR, MAX_DRAIN, QuotaError};
 
 /// Idle time is counted in 2^-20 µs.
@@ -179,13 +179,7 @@ impl Gcra {
     }
 
     /// Takes a step as every quota does, at the price of this moment.
-    pub(super) fn warming_step(
-        &self,
-        state: &mut Bucket,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> (Passage, Point, Budget) {
+    pub(super) fn warming_step(&self, state: &mut Bucket, now: u64, cost: u64, take: bool) -> Step {
         let mut left: u128 = self.settle(state, now);
         let passage = self.add(left, cost).err().unwrap_or(Passage::Open);
         let mut full_at = Point::ZERO;
