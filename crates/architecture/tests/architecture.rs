@@ -121,6 +121,7 @@ const WHOLES: &[(&str, Whole<'_>)] = &[
                 "rolling_window",
                 "sliding_log",
                 "sliding_window",
+                "state",
             ],
             reason: "the trait of the rules, and the list of those that implement it",
         },
