@@ -8,9 +8,9 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Redis and nginx are never services here: the tests start their own servers, on ports and in folders of their own.
+# Redis, nginx and Caddy are never services here: the tests start their own servers, on ports and in folders of their own.
 # faketime brings libfaketime, for servers whose clocks step.
-commands=(cc chromium curl faketime nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
+commands=(caddy cc chromium curl faketime nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
 
 package_of() {
   case "$1" in
@@ -89,7 +89,7 @@ fi
 policy=/usr/sbin/policy-rc.d
 policy_is_ours=no
 services=()
-for service in redis-server redis-sentinel nginx prometheus; do
+for service in redis-server redis-sentinel caddy nginx prometheus; do
   [ -e "/etc/init.d/$service" ] || services+=("$service")
 done
 

@@ -7,9 +7,10 @@ mod yaml;
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate::config::{CostConfig, LimiterConfig};
+use tollgate::config::{ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig};
 
 use self::document::{Document, RuleConfig};
+use crate::live::Gateways;
 use crate::rules::{MOST_ENTRIES, Pattern, Rule, RuleCharge, Rules, SecondRule};
 
 /// The policies and the rules of a file: one of envoy/ratelimit if it is YAML, and one of ours in TOML otherwise.
@@ -17,17 +18,22 @@ use crate::rules::{MOST_ENTRIES, Pattern, Rule, RuleCharge, Rules, SecondRule};
 /// # Errors
 ///
 /// If the text makes no sense: with the line.
-pub(crate) fn read_file(path: &Path, text: &str) -> Result<(LimiterConfig, Rules), String> {
+pub(crate) fn read_file(path: &Path, text: &str) -> Result<(LimiterConfig, Gateways), String> {
     let extension = path.extension().unwrap_or_default();
     if extension == "yaml" || extension == "yml" {
-        ratelimit::read(text)
+        let (limiter, rules) = ratelimit::read(text)?;
+        let gateways = Gateways {
+            rules,
+            forward_auth: None,
+        };
+        Ok((limiter, gateways))
     } else {
         read(text)
     }
 }
 
 /// The policies and the rules of a file in TOML.
-fn read(text: &str) -> Result<(LimiterConfig, Rules), String> {
+fn read(text: &str) -> Result<(LimiterConfig, Gateways), String> {
     let document: Document = toml::from_str(text).map_err(|error| error.to_string())?;
     let mut rules = Rules::default();
     for rule in &document.envoy {
@@ -35,10 +41,58 @@ fn read(text: &str) -> Result<(LimiterConfig, Rules), String> {
         add(&mut rules, &document.limiter, rule.get_ref())
             .map_err(|reason| format!("the rule at line {line}: {reason}"))?;
     }
-    if rules.len() == 0 {
-        return Err("there is no [[envoy]] rule: no descriptor would have a limit".to_owned());
+    let forward_auth = document.forward_auth.map(|forward| forward.gateway);
+    if forward_auth.is_some() {
+        check_forward_auth(&document.limiter)
+            .map_err(|reason| format!("forward_auth: {reason}"))?;
+    } else if rules.len() == 0 {
+        return Err(
+            "there is neither an [[envoy]] rule nor [forward_auth]: nothing would have a limit"
+                .to_owned(),
+        );
     }
-    Ok((document.limiter, rules))
+    let gateways = Gateways {
+        rules,
+        forward_auth,
+    };
+    Ok((document.limiter, gateways))
+}
+
+/// Refuses policies about requests of which a question over HTTP tells too little.
+fn check_forward_auth(limiter: &LimiterConfig) -> Result<(), String> {
+    let mut covering = limiter.policies.iter().filter(|policy| !policy.on_demand);
+    if covering.clone().next().is_none() {
+        return Err("every policy is on_demand, so that no request would have a limit".to_owned());
+    }
+    if limiter.client_address == ClientAddressConfig::Peer {
+        return Err(
+            "the peer of each question is the gateway, so that all callers would share its budget; say where it states the \
+             caller's address, as in client_address = { x-forwarded-for = { networks = [\"127.0.0.1\"] } }"
+                .to_owned(),
+        );
+    }
+    covering.try_for_each(|policy| {
+        let name = &policy.name;
+        if policy.key.as_ref().is_some_and(reads_body) {
+            return Err(format!(
+                "policy {name:?} has a key in the body, which a gateway does not show"
+            ));
+        }
+        if policy.per_message.is_some() {
+            return Err(format!(
+                "policy {name:?} charges messages, and a gateway asks once for a stream"
+            ));
+        }
+        Ok(())
+    })
+}
+
+fn reads_body(key: &KeyConfig) -> bool {
+    match key {
+        KeyConfig::ByFormField(_) | KeyConfig::ByJsonField(_) => true,
+        KeyConfig::All(keys) => keys.iter().any(reads_body),
+        _ => false,
+    }
 }
 
 /// The line of this place, counted from 1.
@@ -140,7 +194,7 @@ mod tests {
         let cases = [
             (
                 String::new(),
-                "there is no [[envoy]] rule: no descriptor would have a limit",
+                "there is neither an [[envoy]] rule nor [forward_auth]: nothing would have a limit",
             ),
             (
                 rule("domain = ''\npolicy = 'api'\ndescriptor = [{ key = 'a' }]"),

@@ -58,8 +58,8 @@ impl EnvoyService {
         request: &RateLimitRequest,
     ) -> Result<Result<RateLimitResponse, Status>, CheckError> {
         let (limiter, counts) = (&self.live.limiter, &self.live.counts);
-        let rules = self.live.rules.load_full();
-        let asked = Asked::of(request, &rules, limiter);
+        let gateways = self.live.gateways.load_full();
+        let asked = Asked::of(request, &gateways.rules, limiter);
         let asked = asked.and_then(|asked| Ok((asked.checks(limiter)?, asked)));
         let (checks, asked) = match asked {
             Ok(asked) => asked,

@@ -1,15 +1,19 @@
 //! A gateway's counterpart: a configuration file that is followed, and the services that answer by it.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 use tollgate::config::{self, ReloadError, Watch};
 use tollgate::{ConfigError, Limiter, LimiterBuilder, Policy};
 use tonic::transport::Server;
@@ -17,9 +21,9 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::counts::{Counters, Counts};
 use crate::envoy::EnvoyService;
-use crate::live::Live;
+use crate::forward;
+use crate::live::{Gateways, Live};
 use crate::proto::rate_limit_service_server::RateLimitServiceServer;
-use crate::rules::Rules;
 
 /// The longest request that is read. Envoy passes on at most 60 KiB of header fields unless told otherwise, and several descriptors
 /// may have the same value.
@@ -61,25 +65,26 @@ impl Gateway {
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Result<Self, ReloadError> {
         let path = path.into();
-        // The rules of the text that was read last, and what they are to replace once its policies have taken effect.
-        let read: Arc<Mutex<Option<Rules>>> = Arc::default();
+        // What the text says that was read last, and what it is to replace once its policies have taken effect.
+        let read: Arc<Mutex<Option<Gateways>>> = Arc::default();
         let live: Arc<Mutex<Option<Arc<Live>>>> = Arc::default();
         let (read_now, live_now) = (Arc::clone(&read), Arc::clone(&live));
         let named = path.clone();
         let mut file = config::watch(path, move |text| {
-            let (limiter, rules) = crate::config::read_file(&named, text)?;
-            *lock(&read_now) = Some(rules);
+            let (limiter, gateways) = crate::config::read_file(&named, text)?;
+            *lock(&read_now) = Some(gateways);
             Ok::<_, String>(limiter)
         })
         .adopting(move |limiter| {
-            let rules = Arc::new(lock(&read).take().unwrap_or_default());
-            tracing::info!(rules = rules.len(), "rules for Envoy take effect");
+            let gateways = Arc::new(lock(&read).take().unwrap_or_default());
+            let rules = gateways.rules.len();
+            tracing::info!(rules, "rules for Envoy take effect");
             match &mut *lock(&live_now) {
-                Some(live) => live.rules.store(rules),
+                Some(live) => live.gateways.store(gateways),
                 none => {
                     *none = Some(Arc::new(Live {
                         limiter: limiter.clone(),
-                        rules: ArcSwap::new(rules),
+                        gateways: ArcSwap::new(gateways),
                         counts: Counters::default(),
                     }));
                 }
@@ -90,7 +95,7 @@ impl Gateway {
         let fresh = || {
             Arc::new(Live {
                 limiter,
-                rules: ArcSwap::default(),
+                gateways: ArcSwap::default(),
                 counts: Counters::default(),
             })
         };
@@ -146,7 +151,7 @@ impl Gateway {
         self.live.counts.read()
     }
 
-    /// Answers on this socket until `stop` is ready. Then no connection is accepted any more, and the requests under way are
+    /// Answers Envoy on this socket until `stop` is ready. Then no connection is accepted any more, and the requests under way are
     /// answered, for at most five seconds.
     ///
     /// ```no_run
@@ -174,25 +179,96 @@ impl Gateway {
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE));
         let mut server = server;
-        let stopping = Notify::new();
-        let stop = async {
-            stop.await;
-            stopping.notify_one();
-        };
-        let late = async {
-            stopping.notified().await;
-            tokio::time::sleep(GRACE).await;
-        };
-        let served = server
-            .add_service(envoy)
-            .serve_with_incoming_shutdown(incoming, stop);
-        tokio::select! {
-            served = served => served.map_err(io::Error::other),
-            () = late => {
-                tracing::warn!("closes connections whose clients do not end them");
-                Ok(())
-            }
+        let server = server.add_service(envoy);
+        ending(stop, |stopping| async {
+            let served = server.serve_with_incoming_shutdown(incoming, stopping);
+            served.await.map_err(io::Error::other)
+        })
+        .await
+    }
+
+    /// Answers nginx, Caddy or Traefik on this socket until `stop` is ready: each asks over HTTP about a request before it passes the
+    /// request on. It ends as [`serve`](Self::serve) does.
+    ///
+    /// ```no_run
+    /// use tokio::net::TcpListener;
+    /// use tollgate_server::Gateway;
+    ///
+    /// # async fn serve(gateway: &Gateway) -> std::io::Result<()> {
+    /// // Nobody but the gateway may ask: the question says who the caller is.
+    /// let listener = TcpListener::bind("127.0.0.1:8082").await?;
+    /// gateway.serve_forward_auth(listener, std::future::pending()).await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the socket fails.
+    pub async fn serve_forward_auth(
+        &self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let listener = listener.tap_io(|connection| {
+            // Without it an answer is late, and no worse.
+            let _slow = connection.set_nodelay(true);
+        });
+        let router = forward::router(Arc::clone(&self.live));
+        let router = router.into_make_service_with_connect_info::<SocketAddr>();
+        ending(stop, |stopping| {
+            axum::serve(listener, router)
+                .with_graceful_shutdown(stopping)
+                .into_future()
+        })
+        .await
+    }
+
+    /// True if the file has a table `[forward_auth]`, without which no such question has an answer.
+    ///
+    /// ```
+    /// use tollgate_server::Gateway;
+    ///
+    /// fn is_ready(gateway: &Gateway) -> bool {
+    ///     gateway.answers_forward_auth()
+    /// }
+    /// ```
+    #[must_use]
+    pub fn answers_forward_auth(&self) -> bool {
+        self.live.gateways.load().forward_auth.is_some()
+    }
+}
+
+/// Serves until `stop` is ready, and then for as long as connections take to end, and no longer than [`GRACE`].
+async fn ending<S>(
+    stop: impl Future<Output = ()>,
+    serve: impl FnOnce(Stopping) -> S,
+) -> io::Result<()>
+where
+    S: Future<Output = io::Result<()>>,
+{
+    let (stopped, stopping) = oneshot::channel::<()>();
+    let late = async {
+        stop.await;
+        drop(stopped);
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = serve(Stopping(stopping)) => served,
+        () = late => {
+            tracing::warn!("closes connections whose clients do not end them");
+            Ok(())
         }
+    }
+}
+
+/// Is ready when a server is to end.
+struct Stopping(oneshot::Receiver<()>);
+
+impl Future for Stopping {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx).map(drop)
     }
 }
 

@@ -26,8 +26,10 @@
 mod config;
 mod counts;
 mod envoy;
+mod forward;
 mod gateway;
 mod live;
+mod original;
 mod period;
 #[doc(hidden)]
 pub mod proto;

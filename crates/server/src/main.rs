@@ -1,4 +1,4 @@
-//! The program `tollgate-server`: answers Envoy by a configuration file.
+//! The program `tollgate-server`: answers gateways by a configuration file.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tollgate::{LimiterBuilder, RedisBackend};
 use tollgate_server::Gateway;
 use tracing_subscriber::EnvFilter;
 
-/// Answers Envoy's rate limit service with the budgets of a configuration file.
+/// Answers Envoy's rate limit service, and the questions of nginx, Caddy and Traefik, with the budgets of a configuration file.
 ///
 /// The file is read again when it changes; if it is wrong then, what was before holds. RUST_LOG chooses what is logged, as in
 /// RUST_LOG=debug.
@@ -24,6 +24,9 @@ struct Arguments {
     /// The address on which Envoy asks.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
+    /// The address on which nginx, Caddy or Traefik ask. The file needs a table [forward_auth].
+    #[arg(long, value_name = "ADDRESS")]
+    forward_auth: Option<SocketAddr>,
     /// The Redis that has the budgets: redis://[user:password@]host[:port][/database], or rediss:// for TLS. Without one, the
     /// budgets are in this process alone.
     #[arg(
@@ -70,15 +73,37 @@ async fn run(arguments: &Arguments) -> Result<(), String> {
         None => builder,
     };
     let gateway = Gateway::start(&arguments.config, finish).map_err(|error| error.to_string())?;
-    let listen = arguments.listen;
-    let listener = TcpListener::bind(listen).await;
-    let listener = listener.map_err(|error| format!("--listen {listen}: {error}"))?;
-    let address = listener.local_addr().unwrap_or(listen);
+    if gateway.answers_forward_auth() != arguments.forward_auth.is_some() {
+        return Err(
+            "--forward-auth and the table [forward_auth] of the file belong together: one of them is missing"
+                .to_owned(),
+        );
+    }
+    let (envoy, address) = bound("--listen", arguments.listen).await?;
     tracing::info!(%address, "Envoy may ask");
-    let served = gateway.serve(listener, stopped()).await;
-    served.map_err(|error| format!("{address}: {error}"))?;
+    let envoy = async {
+        let served = gateway.serve(envoy, stopped()).await;
+        served.map_err(|error| format!("{address}: {error}"))
+    };
+    let forward_auth = async {
+        let Some(address) = arguments.forward_auth else {
+            return Ok(());
+        };
+        let (listener, address) = bound("--forward-auth", address).await?;
+        tracing::info!(%address, "a gateway may ask over HTTP");
+        let served = gateway.serve_forward_auth(listener, stopped()).await;
+        served.map_err(|error| format!("{address}: {error}"))
+    };
+    tokio::try_join!(envoy, forward_auth)?;
     tracing::info!("stopped");
     Ok(())
+}
+
+async fn bound(argument: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), String> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|error| format!("{argument} {address}: {error}"))?;
+    let address = listener.local_addr().unwrap_or(address);
+    Ok((listener, address))
 }
 
 /// Waits for the signal that ends the program.

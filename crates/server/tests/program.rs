@@ -6,10 +6,13 @@
     reason = "a test says what it expects by panicking"
 )]
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
+use common::http::send;
 use tollgate_server::proto::rate_limit_descriptor::Entry;
 use tollgate_server::proto::rate_limit_response::Code;
 use tollgate_server::proto::rate_limit_service_client::RateLimitServiceClient;
@@ -26,6 +29,15 @@ on_demand = true
 domain = 'shop'
 descriptor = [{ key = 'account' }]
 policy = 'api'
+";
+
+const FORWARD_AUTH: &str = "
+client_address = { x-forwarded-for = { hops = 1 } }
+[forward_auth]
+gateway = 'nginx'
+[[policies]]
+name = 'pages'
+quotas = '10/h'
 ";
 
 fn program(arguments: &[&str]) -> Child {
@@ -57,20 +69,24 @@ fn outcome(arguments: &[&str]) -> (Option<i32>, String) {
 async fn the_program_answers_until_it_is_told_to_end() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
-    fs::write(&file, RULES).unwrap();
+    fs::write(&file, format!("{FORWARD_AUTH}{RULES}")).unwrap();
     let mut program = program(&[
         "--config",
         file.to_str().unwrap(),
         "--listen",
         "127.0.0.1:0",
+        "--forward-auth",
+        "127.0.0.1:0",
     ]);
     let mut log = BufReader::new(program.stderr.take().unwrap()).lines();
-    let address = loop {
+    let mut told = |words: &str| loop {
         let line = log.next().unwrap().unwrap();
-        if let Some((_, address)) = line.split_once("Envoy may ask address=") {
+        if let Some((_, address)) = line.split_once(words) {
             break address.to_owned();
         }
     };
+    let address = told("Envoy may ask address=");
+    let over_http = told("a gateway may ask over HTTP address=");
 
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();
     let mut client = RateLimitServiceClient::new(channel.connect().await.unwrap());
@@ -94,6 +110,10 @@ async fn the_program_answers_until_it_is_told_to_end() {
         .into_inner();
     assert_eq!(answer.overall_code(), Code::Ok);
     assert_eq!(answer.statuses[0].limit_remaining, 9);
+
+    let question = "x-original-method: GET\r\nx-original-uri: /\r\n";
+    let passed = send(over_http.parse().unwrap(), "GET /_limit", question).await;
+    assert_eq!(passed.status, 204, "{passed:?}");
 
     let id = program.id().to_string();
     assert!(
@@ -127,6 +147,20 @@ fn the_program_says_why_it_does_not_start() {
     let (status, said) = outcome(&["--config", file, "--redis", "http://localhost"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("redis: "), "{said}");
+    // The address and the table belong together.
+    let (status, said) = outcome(&["--config", file, "--forward-auth", "127.0.0.1:0"]);
+    assert_eq!(status, Some(1));
+    assert!(
+        said.contains("--forward-auth and the table [forward_auth]"),
+        "{said}"
+    );
+    fs::write(file, format!("{FORWARD_AUTH}{RULES}")).unwrap();
+    let (status, said) = outcome(&["--config", file]);
+    assert_eq!(status, Some(1));
+    assert!(
+        said.contains("--forward-auth and the table [forward_auth]"),
+        "{said}"
+    );
     let (status, _) = outcome(&[]);
     assert_eq!(status, Some(2));
 }

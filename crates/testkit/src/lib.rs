@@ -1,7 +1,7 @@
 //! Real servers for tests, and with the feature `grpc` a service for them to serve.
 //!
 //! Redis: alone, behind TLS, watched by Sentinels or in a cluster, and failing networks between them. Each has its own free
-//! port, socket and folder, and is gone when it is dropped. So are nginx and Envoy.
+//! port, socket and folder, and is gone when it is dropped. So are nginx, Caddy and Envoy.
 //!
 //! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
 
@@ -13,6 +13,7 @@
 )]
 
 mod binary;
+mod caddy;
 mod clock;
 mod cluster;
 mod envoy;
@@ -28,8 +29,10 @@ mod sentinel;
 pub mod shop;
 mod standalone;
 mod tls;
+mod web_server;
 
 pub use binary::server_binary;
+pub use caddy::Caddy;
 pub use clock::shift_clock;
 pub use cluster::Cluster;
 pub use envoy::Envoy;

@@ -8,11 +8,21 @@ use serde::{Deserialize, Deserializer};
 use tollgate::config::LimiterConfig;
 use toml::Spanned;
 
+use crate::original::Form;
+
 /// A configuration of the library, with the rules beside it.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) limiter: LimiterConfig,
     pub(super) envoy: Vec<Spanned<RuleConfig>>,
+    pub(super) forward_auth: Option<ForwardAuthConfig>,
+}
+
+/// Forward auth as it is written.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForwardAuthConfig {
+    pub(super) gateway: Form,
 }
 
 /// A rule as it is written.
@@ -34,8 +44,9 @@ pub(super) struct EntryConfig {
     pub(super) value: Option<String>,
 }
 
-/// The table of rules.
+/// The tables that the library does not have.
 const ENVOY: &str = "envoy";
+const FORWARD_AUTH: &str = "forward_auth";
 
 impl<'de> Deserialize<'de> for Document {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -53,24 +64,30 @@ impl<'de> Visitor<'de> for DocumentVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Document, A::Error> {
-        let mut envoy = Vec::new();
-        let fields = WithoutRules {
+        let (mut envoy, mut forward_auth) = (Vec::new(), None);
+        let fields = LibraryFields {
             fields,
             envoy: &mut envoy,
+            forward_auth: &mut forward_auth,
         };
         // The library's own reader refuses every other field that it does not know.
         let limiter = LimiterConfig::deserialize(MapAccessDeserializer::new(fields))?;
-        Ok(Document { limiter, envoy })
+        Ok(Document {
+            limiter,
+            envoy,
+            forward_auth,
+        })
     }
 }
 
-/// The fields of the library, once the rules are taken out.
-struct WithoutRules<'r, A> {
+/// The fields of the library, once those of gateways are taken out.
+struct LibraryFields<'r, A> {
     fields: A,
     envoy: &'r mut Vec<Spanned<RuleConfig>>,
+    forward_auth: &'r mut Option<ForwardAuthConfig>,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutRules<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for LibraryFields<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -78,15 +95,20 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutRules<'_, A> {
         seed: K,
     ) -> Result<Option<K::Value>, A::Error> {
         while let Some(field) = self.fields.next_key::<String>()? {
-            if field != ENVOY {
-                let field: StringDeserializer<A::Error> = field.into_deserializer();
-                return seed.deserialize(field).map(Some);
+            match &*field {
+                ENVOY => {
+                    let rules: Vec<Spanned<RuleConfig>> = self.fields.next_value()?;
+                    if rules.is_empty() {
+                        return Err(A::Error::custom("envoy: the list of rules is empty"));
+                    }
+                    self.envoy.extend(rules);
+                }
+                FORWARD_AUTH => *self.forward_auth = Some(self.fields.next_value()?),
+                _ => {
+                    let field: StringDeserializer<A::Error> = field.into_deserializer();
+                    return seed.deserialize(field).map(Some);
+                }
             }
-            let rules: Vec<Spanned<RuleConfig>> = self.fields.next_value()?;
-            if rules.is_empty() {
-                return Err(A::Error::custom("envoy: the list of rules is empty"));
-            }
-            self.envoy.extend(rules);
         }
         Ok(None)
     }

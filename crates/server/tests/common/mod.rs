@@ -7,6 +7,8 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub mod http;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;

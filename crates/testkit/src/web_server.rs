@@ -1,0 +1,98 @@
+//! A web server that a test starts: alone, on a port of 127.0.0.1, with a folder of its own.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::standalone::watch;
+
+/// On a machine busy with a build that is seconds.
+const STARTUP: Duration = Duration::from_secs(60);
+
+/// The process of a web server.
+#[derive(Debug)]
+pub(crate) struct WebServer {
+    address: SocketAddr,
+    process: Child,
+    /// Kills the server when this process dies without a word: the watchdog's input ends then.
+    watchdog: Child,
+    folder: TempDir,
+}
+
+impl WebServer {
+    /// Starts the server that `command` makes for a folder and an address, and waits until it listens there.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such program, with the sentence that says what to install; or if the program does not listen, with its words.
+    pub(crate) fn start(install: &str, command: impl Fn(&Path, SocketAddr) -> Command) -> Self {
+        let started_at = Instant::now();
+        loop {
+            let mut server = Self::spawn(install, &command);
+            // It ends by itself if another process has taken the port meanwhile.
+            while matches!(server.process.try_wait(), Ok(None)) {
+                if TcpStream::connect(server.address).is_ok() {
+                    return server;
+                }
+                sleep(Duration::from_millis(10));
+            }
+            assert!(
+                started_at.elapsed() < STARTUP,
+                "it does not listen: {}",
+                fs::read_to_string(server.folder.path().join(LOG)).unwrap_or_default()
+            );
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn spawn(install: &str, command: &impl Fn(&Path, SocketAddr) -> Command) -> Self {
+        let folder = tempfile::Builder::new().prefix("tollgate-").tempdir();
+        let folder = folder.expect("a folder");
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
+        let address = free.expect("a port");
+        let log = fs::File::create(folder.path().join(LOG)).expect("a file");
+        let mut command = command(folder.path(), address);
+        let process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let process = match process {
+            Ok(process) => process,
+            Err(error) if error.kind() == ErrorKind::NotFound => panic!("{install}"),
+            Err(error) => panic!("cannot start {command:?}: {error}"),
+        };
+        Self {
+            address,
+            watchdog: watch(process.id(), folder.path()),
+            process,
+            folder,
+        }
+    }
+}
+
+/// The words of the server.
+const LOG: &str = "log";
+
+impl Drop for WebServer {
+    fn drop(&mut self) {
+        // The watchdog first, so that it never kills a number that belongs to another process by then. Both may have ended.
+        for process in [&mut self.watchdog, &mut self.process] {
+            let _gone = process.kill();
+            let _status = process.wait();
+        }
+    }
+}
