@@ -187,15 +187,15 @@ impl Gateway {
         .await
     }
 
-    /// Answers nginx, Caddy or Traefik on this socket until `stop` is ready: each asks over HTTP about a request before it passes the
-    /// request on. It ends as [`serve`](Self::serve) does.
+    /// Answers nginx, Caddy or Traefik on this socket until `stop` is ready: each asks over HTTP about a request before it passes
+    /// that on. It ends as [`serve`](Self::serve) does.
     ///
     /// ```no_run
     /// use tokio::net::TcpListener;
     /// use tollgate_server::Gateway;
     ///
     /// # async fn serve(gateway: &Gateway) -> std::io::Result<()> {
-    /// // Nobody but the gateway may ask: the question says who the caller is.
+    /// // The gateway alone may ask: the question states the caller.
     /// let listener = TcpListener::bind("127.0.0.1:8082").await?;
     /// gateway.serve_forward_auth(listener, std::future::pending()).await
     /// # }

@@ -71,13 +71,13 @@ impl Form {
         let fields = self.fields();
         let method = required(&mut headers, &fields.method)?;
         let method = Method::from_bytes(method.as_bytes())
-            .map_err(|_| format!("{}: is no method", fields.method))?;
+            .map_err(|_| format!("{}: is not a method", fields.method))?;
         let target = required(&mut headers, &fields.target)?;
         // Beginning with a slash, so that nothing in it is read as a host.
         let target = Some(target.as_bytes())
             .filter(|target| target.starts_with(b"/") || *target == b"*")
             .and_then(|target| PathAndQuery::try_from(target).ok())
-            .ok_or_else(|| format!("{}: is no path", fields.target))?;
+            .ok_or_else(|| format!("{}: is not a path", fields.target))?;
         let host = sole(&mut headers, &fields.host)?;
         for name in DROPPED {
             headers.remove(name);
@@ -157,17 +157,17 @@ mod tests {
             ),
             (
                 &[("x-forwarded-method", "G T"), target],
-                "x-forwarded-method: is no method",
+                "x-forwarded-method: is not a method",
             ),
             (
                 &[method, ("x-forwarded-uri", "http://evil/")],
-                "x-forwarded-uri: is no path",
+                "x-forwarded-uri: is not a path",
             ),
             (&[method, ("x-forwarded-uri", "//")], ""),
             (&[method, ("x-forwarded-uri", "*")], ""),
             (
                 &[method, ("x-forwarded-uri", "/a b")],
-                "x-forwarded-uri: is no path",
+                "x-forwarded-uri: is not a path",
             ),
             // Those of another gateway state nothing.
             (
