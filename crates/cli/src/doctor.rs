@@ -14,10 +14,10 @@ use crate::report::Report;
 
 /// Examines the fleet's Redis: version, rights, eviction, persistence, replication, clock, script, latency and memory.
 ///
-/// Each fact comes with what it means for limits, and with what to change. Nothing is decided and no state changes; the script is
-/// loaded, as each connection of the service does. The user of the service shows which rights it lacks; an operator's user, with
-/// +info, +config|get, +scan and +memory|usage, sees the rest. Exit codes: 0 nothing is wrong; 1 no server can be asked; 2 the
-/// arguments make no sense; 3 something is wrong.
+/// Each fact comes with what it means for limits, and with what to change. Replicas are looked at, too. Nothing is decided and no
+/// state changes; the script is loaded, as each connection of the service does. The user of the service shows which rights it
+/// lacks; an operator's user, with +info, +config|get, +scan and +memory|usage, sees the rest. Exit codes: 0 nothing is wrong; 1 no
+/// server can be asked; 2 the arguments make no sense; 3 something is wrong.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

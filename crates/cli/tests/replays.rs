@@ -403,6 +403,17 @@ fn a_log_that_is_cut_or_corrupt_and_a_file_that_cannot_be_written_are_told() {
 }
 
 #[test]
+fn a_mark_before_the_text_and_other_ends_of_lines_do_not_matter() {
+    let limits = "policies = [{ name = \"api\", quotas = \"1/h burst 1\" }]";
+    let lines = line(0, "").repeat(2).replace('\n', "\r\n");
+
+    assert_eq!(
+        Case::of(limits, format!("\u{feff}{lines}")).refused(&[]),
+        [2]
+    );
+}
+
+#[test]
 fn the_page_has_the_tables_of_tiers_costs_and_places() {
     let limits = r#"
         [[policies]]

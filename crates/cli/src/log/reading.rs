@@ -20,6 +20,9 @@ const BEFORE_JUDGING: u64 = 1_000;
 /// The most lines that wait to be sorted: some hundred megabytes.
 const MOST_SORTED: usize = 1_000_000;
 
+/// The mark that some programs write before a text in UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Garbled lines that are shown.
 const SAMPLES: usize = 3;
 
@@ -112,8 +115,11 @@ pub(crate) fn read(path: &Path, terms: &Terms, each: &mut Each<'_>) -> Result<Re
     let mut reading = Reading::default();
     let mut order = Order::new(terms.reorder);
     let mut number = 0;
-    while let Some(line) = lines.next().map_err(unreadable)? {
+    while let Some(mut line) = lines.next().map_err(unreadable)? {
         number += 1;
+        if number == 1 {
+            line.text = line.text.strip_prefix(MARK).unwrap_or(line.text);
+        }
         progress.at(number);
         if line.text.is_empty() {
             continue;
