@@ -15,11 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::any;
-use common::File;
 use common::http::{Answer, send, send_from};
+use common::{File, Served};
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tollgate_server::Gateway;
 use tollgate_testkit::{Caddy, Nginx};
 
@@ -75,40 +73,6 @@ impl Shop {
 
     fn calls(&self) -> usize {
         self.calls.swap(0, Ordering::SeqCst)
-    }
-}
-
-/// A server that answers questions over HTTP.
-struct Server {
-    gateway: Arc<Gateway>,
-    address: SocketAddr,
-    stop: oneshot::Sender<()>,
-    end: JoinHandle<std::io::Result<()>>,
-}
-
-impl Server {
-    async fn start(file: &File) -> Self {
-        let gateway = Arc::new(Gateway::start(file.path(), |builder| builder).unwrap());
-        assert!(gateway.answers_forward_auth());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let serving = Arc::clone(&gateway);
-        let end = tokio::spawn(async move {
-            let stopped = async { drop(stopped.await) };
-            serving.serve_forward_auth(listener, stopped).await
-        });
-        Self {
-            gateway,
-            address,
-            stop,
-            end,
-        }
-    }
-
-    async fn stop(self) {
-        self.stop.send(()).unwrap();
-        self.end.await.unwrap().unwrap();
     }
 }
 
@@ -216,7 +180,7 @@ async fn limits(front: SocketAddr, shop: &Shop) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nginx_limits_by_the_configuration_of_the_guide() {
     let file = File::toml(&configuration("nginx"));
-    let server = Server::start(&file).await;
+    let server = Served::forward_auth(&file).await;
     let shop = Shop::default();
     let nginx = nginx(shop.serve().await, server.address).await;
 
@@ -251,7 +215,7 @@ async fn nginx_limits_by_the_configuration_of_the_guide() {
 #[tokio::test(flavor = "multi_thread")]
 async fn caddy_limits_by_the_configuration_of_the_guide() {
     let file = File::toml(&configuration("caddy"));
-    let server = Server::start(&file).await;
+    let server = Served::forward_auth(&file).await;
     let shop = Shop::default();
     let caddy = caddy(shop.serve().await, server.address).await;
 
@@ -269,7 +233,7 @@ async fn caddy_limits_by_the_configuration_of_the_guide() {
 #[tokio::test]
 async fn a_question_that_states_no_request_lets_none_pass_and_is_counted() {
     let file = File::toml(&configuration("traefik"));
-    let server = Server::start(&file).await;
+    let server = Served::forward_auth(&file).await;
     let whole = "x-forwarded-method: POST\r\nx-forwarded-uri: /login\r\n";
     let passed = send(server.address, "GET /", whole).await;
     assert_eq!((passed.status, &*passed.body), (204, ""), "{passed:?}");

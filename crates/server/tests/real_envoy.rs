@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get as get_service;
+use common::http::{Answer, send};
 use common::{File, Served, free_address, without_redis};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tollgate_testkit::Envoy;
 
 const GUIDE: &str = include_str!("../../../docs/gateways.md");
@@ -56,35 +56,8 @@ async fn envoy(server: SocketAddr, words: &[(&str, &str)]) -> Envoy {
     tokio::task::spawn_blocking(start).await.unwrap()
 }
 
-/// An answer over HTTP.
-#[derive(Debug)]
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Answer {
-    /// The values of a field, in their order.
-    fn field(&self, name: &str) -> Vec<&str> {
-        let fields = self.head.lines().filter_map(|line| line.split_once(": "));
-        let of_name = fields.filter(|(field, _)| field.eq_ignore_ascii_case(name));
-        of_name.map(|(_, value)| value).collect()
-    }
-}
-
-async fn get(envoy: &Envoy, path: &str, field: &str) -> Answer {
-    let mut connection = TcpStream::connect(envoy.address()).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: shop\r\n{field}connection: close\r\n\r\n");
-    connection.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    Answer {
-        status: head[9..12].parse().unwrap(),
-        head: head.to_owned(),
-        body: body.to_owned(),
-    }
+async fn get(envoy: &Envoy, path: &str, fields: &str) -> Answer {
+    send(envoy.address(), &format!("GET {path}"), fields).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

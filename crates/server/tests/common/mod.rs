@@ -74,14 +74,35 @@ impl Served {
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Self {
         let gateway = Arc::new(Gateway::start(file.path(), finish).unwrap());
+        let serving = Arc::clone(&gateway);
+        let serve = |listener, stopped: oneshot::Receiver<()>| {
+            tokio::spawn(async move { serving.serve(listener, ended(stopped)).await })
+        };
+        Self::on(address, gateway, serve).await
+    }
+
+    /// One that answers questions over HTTP.
+    pub async fn forward_auth(file: &File) -> Self {
+        let gateway = Arc::new(Gateway::start(file.path(), |builder| builder).unwrap());
+        let serving = Arc::clone(&gateway);
+        let serve = |listener, stopped: oneshot::Receiver<()>| {
+            tokio::spawn(async move {
+                let stopped = ended(stopped);
+                serving.serve_forward_auth(listener, stopped).await
+            })
+        };
+        Self::on(SocketAddr::from(([127, 0, 0, 1], 0)), gateway, serve).await
+    }
+
+    async fn on(
+        address: SocketAddr,
+        gateway: Arc<Gateway>,
+        serve: impl FnOnce(TcpListener, oneshot::Receiver<()>) -> JoinHandle<std::io::Result<()>>,
+    ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let serving = Arc::clone(&gateway);
-        let end = tokio::spawn(async move {
-            let stopped = async { drop(stopped.await) };
-            serving.serve(listener, stopped).await
-        });
+        let end = serve(listener, stopped);
         Self {
             gateway,
             address,
@@ -94,6 +115,10 @@ impl Served {
         self.stop.send(()).unwrap();
         self.end.await.unwrap().unwrap();
     }
+}
+
+async fn ended(stopped: oneshot::Receiver<()>) {
+    drop(stopped.await);
 }
 
 /// An address that is free.
