@@ -21,6 +21,9 @@ struct Arguments {
     /// The file with policies and rules, in TOML.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Only says whether the file is valid, by the status: 0, or 1 with the reason.
+    #[arg(long)]
+    check: bool,
     /// The address on which Envoy asks.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
@@ -60,6 +63,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.check {
+        let started = Gateway::start(&arguments.config, |builder| builder);
+        return started.map(drop).map_err(|error| error.to_string());
+    }
     let redis = match &arguments.redis {
         None => None,
         Some(url) => {

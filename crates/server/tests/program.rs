@@ -136,11 +136,17 @@ fn the_program_says_why_it_does_not_start() {
     let file = file.to_str().unwrap();
     let (status, said) = outcome(&["--config", file]);
     assert_eq!(status, Some(1));
+    let (status, checked) = outcome(&["--config", file, "--check"]);
+    assert_eq!(status, Some(1));
     let reason =
         format!("{file}:7: the rule at line 7: charges \"apl\", and the policies are: api");
-    assert!(said.contains(&reason), "{said}");
+    assert!(
+        said.contains(&reason) && checked.contains(&reason),
+        "{said}"
+    );
 
     fs::write(file, RULES).unwrap();
+    assert_eq!(outcome(&["--config", file, "--check"]).0, Some(0));
     let (status, said) = outcome(&["--config", file, "--listen", "192.0.2.1:1"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("--listen 192.0.2.1:1: "), "{said}");
