@@ -1,5 +1,8 @@
 //! A limiter in one thread with known faults, and mutations of it.
 
+mod call;
+mod mutation;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,111 +15,8 @@ use tollgate_fire::{
     Verb, VerdictRecord,
 };
 
-/// A defect of a limiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mutation {
-    None,
-    /// A decision is not stored.
-    SkipWrite,
-    /// A decision is stored twice.
-    DoubleCharge,
-    /// Another caller's budget is read.
-    Neighbour,
-    /// A state is forgotten before it has lost its meaning.
-    ForgetEarly,
-    /// A state is not dropped when a window is over.
-    NeverForget,
-    /// A call without an answer is sent again, and both are decided.
-    SendAgain,
-    /// A denied call keeps the charges that fitted.
-    TakeInPart,
-    /// A denial's wait is a microsecond too short.
-    Hasty,
-    /// One in ten is denied for no reason.
-    Harsh,
-    /// A shadow that does not pass denies the call.
-    ShadowDenies,
-    /// A denied call takes nothing in shadow either.
-    ShadowWaits,
-    /// A probe takes its cost.
-    ProbeTakes,
-    /// A credit is done twice.
-    CreditTwice,
-    /// A credit never arrives.
-    CreditLost,
-    /// A debit is taken twice.
-    DebitTwice,
-    /// A debit is never taken.
-    DebitLost,
-    /// A reset says that it is done, and did nothing.
-    ResetIdle,
-    /// A reset forgets another caller's budget.
-    ResetNeighbour,
-    /// Only the first cost on a budget that is named twice is taken.
-    TakesOnce,
-    /// A wait is a microsecond too short.
-    WaitShort,
-    /// A turn is promised and not kept.
-    TurnUnkept,
-    /// A charge that leaves before its turn moves up the charges behind it.
-    LeaverMovesUp,
-    /// A request waits for as long as its quota lets it, whatever its caller states.
-    PatienceIgnored,
-    /// A request waits for half as long as its caller states.
-    PatienceHalved,
-    /// A budget is new for each version of its quota.
-    ReplacedAnew,
-}
-
-impl Mutation {
-    pub(crate) const ALL: [Self; 25] = [
-        Self::SkipWrite,
-        Self::DoubleCharge,
-        Self::Neighbour,
-        Self::ForgetEarly,
-        Self::NeverForget,
-        Self::SendAgain,
-        Self::TakeInPart,
-        Self::Hasty,
-        Self::Harsh,
-        Self::ShadowDenies,
-        Self::ShadowWaits,
-        Self::ProbeTakes,
-        Self::CreditTwice,
-        Self::CreditLost,
-        Self::DebitTwice,
-        Self::DebitLost,
-        Self::ResetIdle,
-        Self::ResetNeighbour,
-        Self::TakesOnce,
-        Self::WaitShort,
-        Self::TurnUnkept,
-        Self::LeaverMovesUp,
-        Self::PatienceIgnored,
-        Self::PatienceHalved,
-        Self::ReplacedAnew,
-    ];
-
-    /// Says whether it concerns credits and debits. Any fault may lose these, so they are surely missed only without faults.
-    pub(crate) fn is_about_corrections(self) -> bool {
-        matches!(
-            self,
-            Self::CreditTwice
-                | Self::CreditLost
-                | Self::DebitTwice
-                | Self::DebitLost
-                | Self::LeaverMovesUp
-        )
-    }
-
-    /// Says whether it shows only where callers state their waits or quotas are replaced.
-    fn is_about_terms(self) -> bool {
-        matches!(
-            self,
-            Self::PatienceIgnored | Self::PatienceHalved | Self::ReplacedAnew
-        )
-    }
-}
+use self::call::{Places, firsts, heavier, turn_shadows};
+pub(crate) use self::mutation::Mutation;
 
 const STEPS: usize = 4_000;
 
@@ -697,67 +597,4 @@ fn moved_up(line: &State, now: Timestamp, settled: &Settled) -> State {
         }),
         _ => line.clone(),
     }
-}
-
-/// The states of a call, one for each budget, however often it is named.
-#[derive(Clone)]
-struct Places {
-    all: Vec<(Budget, State)>,
-    /// The state of each charge.
-    of: Vec<usize>,
-}
-
-impl Places {
-    fn of(places: &[Budget], stored: impl Fn(&Budget) -> State) -> Self {
-        let mut all: Vec<(Budget, State)> = Vec::new();
-        let of = places.iter().map(|place| {
-            let known = all.iter().position(|(budget, _)| budget == place);
-            known.unwrap_or_else(|| {
-                all.push((*place, stored(place)));
-                all.len() - 1
-            })
-        });
-        let of = of.collect();
-        Self { all, of }
-    }
-
-    fn into_all(self) -> Vec<(Budget, State)> {
-        self.all
-    }
-}
-
-impl States for Places {
-    fn state(&mut self, index: usize) -> &mut State {
-        &mut self.all[self.of[index]].1
-    }
-}
-
-fn turn_shadows(charges: &mut [Charge<'_>], mode: Mode) {
-    let shadows = charges.iter_mut();
-    let shadows = shadows.filter(|charge| charge.mode == Mode::Shadow);
-    shadows.for_each(|charge| charge.mode = mode);
-}
-
-/// These charges without the costs of earlier mentions of their budgets.
-fn firsts<'a>(charges: &[Charge<'a>]) -> Vec<Charge<'a>> {
-    let numbered = charges.iter().enumerate();
-    let one = |(number, charge): (usize, &Charge<'a>)| {
-        let mut before = charges[..number].iter();
-        let is_again = before.any(|it| it.scope == charge.scope && it.key == charge.key);
-        Charge {
-            cost: if is_again { 0 } else { charge.cost },
-            ..*charge
-        }
-    };
-    numbered.map(one).collect()
-}
-
-/// These charges with the costs that are left over from before.
-fn heavier<'a>(charges: &[Charge<'a>]) -> Vec<Charge<'a>> {
-    let one = |charge: &Charge<'a>| Charge {
-        cost: 1,
-        mode: Mode::Shadow,
-        ..*charge
-    };
-    charges.iter().map(one).collect()
 }
