@@ -58,7 +58,7 @@ struct Reader<'t> {
 const OF_DESCRIPTOR: &str = "key, value, rate_limit, descriptors, shadow_mode, detailed_metric, value_to_metric, share_threshold";
 
 /// The fields of a rate limit.
-const OF_RATE_LIMIT: &str = "unit, requests_per_unit, unlimited, name, replaces";
+const OF_RATE_LIMIT: &str = "unit, requests_per_unit, unit_multiplier, unlimited, name, replaces";
 
 impl Reader<'_> {
     fn descriptors(&mut self, node: &MarkedYaml<'_>) -> Result<(), String> {
@@ -90,6 +90,12 @@ impl Reader<'_> {
                         "quota_mode: is not supported: a policy of gateway.toml is on trial with `shadow = true`",
                     ));
                 }
+                "metadata" => {
+                    return Err(at(
+                        line,
+                        "metadata: is not supported: Envoy sets metadata itself, by its filter set_metadata",
+                    ));
+                }
                 _ => return Err(unknown(field, line, OF_DESCRIPTOR)),
             }
         }
@@ -107,10 +113,26 @@ impl Reader<'_> {
         }
         let pattern = match value {
             None => Pattern::Any,
-            Some(value) => match value.strip_suffix('*') {
-                Some(beginning) => Pattern::Beginning(beginning.to_owned()),
-                None => Pattern::Exact(value.to_owned()),
-            },
+            Some(value) => {
+                let (beginning, is_beginning) = match value.strip_suffix('*') {
+                    Some(beginning) => (beginning, true),
+                    None => (value, false),
+                };
+                if beginning.contains('*') {
+                    return Err(at(
+                        begin,
+                        format_args!(
+                            "value: {value:?} has `*` before its end, which is not supported: write the values out, or let Envoy \
+                             match them with `header_value_match`"
+                        ),
+                    ));
+                }
+                if is_beginning {
+                    Pattern::Beginning(beginning.to_owned())
+                } else {
+                    Pattern::Exact(value.to_owned())
+                }
+            }
         };
         if let Some(line) = shared
             && !matches!(pattern, Pattern::Beginning(_))
@@ -148,6 +170,7 @@ impl Reader<'_> {
 
     fn rate_limit(&mut self, node: &MarkedYaml<'_>, shadow: bool) -> Result<Rule, String> {
         let (mut unit, mut requests) = (None, 0);
+        let mut multiplier = 1;
         let (mut is_unlimited, mut name, mut replaces) = (false, None, Vec::new());
         for (field, line, node) in fields(node, "rate_limit")? {
             match field {
@@ -156,13 +179,7 @@ impl Reader<'_> {
                 "unlimited" => is_unlimited = flag(node, field)?,
                 "name" => name = text(node, field)?,
                 "replaces" => replaces = replaced(node)?,
-                "unit_multiplier" => {
-                    return Err(at(
-                        line,
-                        "unit_multiplier: is not supported: a policy of gateway.toml counts in windows of any length, as \
-                         `quotas = \"10/5min fixed-window\"`",
-                    ));
-                }
+                "unit_multiplier" => multiplier = number(node, field)?,
                 _ => return Err(unknown(field, line, OF_RATE_LIMIT)),
             }
         }
@@ -193,7 +210,11 @@ impl Reader<'_> {
                         ),
                     ));
                 };
-                let quotas = quotas(requests, period(known)).map_err(|error| at(begin, error))?;
+                if multiplier == 0 {
+                    return Err(at(begin, "unit_multiplier: 0 makes a window of no length"));
+                }
+                let window = period(known).saturating_mul(multiplier);
+                let quotas = quotas(requests, window).map_err(|error| at(begin, error))?;
                 Some(self.charge(quotas, shadow))
             }
         };
@@ -398,6 +419,9 @@ descriptors:
   - key: client
     value: known
     rate_limit: { unlimited: true }
+  - key: client
+    value: slow
+    rate_limit: { unit: minute, unit_multiplier: 5, requests_per_unit: 20 }
   - key: white
 ";
         assert_eq!(
@@ -419,7 +443,12 @@ descriptors:
                     "3/30day fixed-window".into(),
                     false
                 ),
-            ] as [(String, String, bool); 4]
+                (
+                    "messaging/client.slow".into(),
+                    "20/5min fixed-window".into(),
+                    false
+                ),
+            ] as [(String, String, bool); 5]
         );
         let (_, rules) = read(yaml).unwrap();
         let find = |entries: &[(&str, &str)]| match rules.find(
@@ -515,8 +544,26 @@ descriptors:
                 "line 5: unit: stands beside unlimited: leave one of the two out",
             ),
             (
-                of("    rate_limit:\n      unit_multiplier: 5"),
-                "line 5: unit_multiplier: is not supported: a policy of gateway.toml",
+                of("    rate_limit: { unit: day, unit_multiplier: 0 }"),
+                "line 4: unit_multiplier: 0 makes a window of no length",
+            ),
+            (
+                of(
+                    "    rate_limit: { unit: year, requests_per_unit: 1, unit_multiplier: 4000000000 }",
+                ),
+                "line 4: requests_per_unit: ",
+            ),
+            (
+                of("    metadata: { name: x }"),
+                "line 4: metadata: is not supported: Envoy sets metadata itself",
+            ),
+            (
+                of("    value: /api*v1"),
+                "line 3: value: \"/api*v1\" has `*` before its end, which is not supported: write the values out",
+            ),
+            (
+                of("    value: a**"),
+                "line 3: value: \"a**\" has `*` before its end",
             ),
             (
                 of("    rate_limit: { unit: day, name: x, replaces: [{ name: x }] }"),
