@@ -215,3 +215,21 @@ fn a_request_that_would_wait_for_a_place_is_not_waited_for() {
     assert!(words.contains(quota), "{words}");
     drop(held);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_password_that_is_not_text_is_told_without_it() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    let program = program
+        .args(REQUEST)
+        .args(["--redis", "redis://127.0.0.1:1"]);
+    let password = std::ffi::OsStr::from_bytes(b"s3cret\xff");
+    let program = program.env("TOLLGATE_REDIS_PASSWORD", password);
+    let ran = program.current_dir(folder().path()).output().unwrap();
+
+    assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+    let says = "error: TOLLGATE_REDIS_PASSWORD is not text in UTF-8\n";
+    assert_eq!(String::from_utf8(ran.stderr).unwrap(), says);
+}
