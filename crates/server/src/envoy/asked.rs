@@ -90,7 +90,10 @@ impl Asked {
             found.push(meant.map_err(wrong(place))?);
         }
         let replaced = found.iter().flat_map(Meant::replaces);
-        let replaced: Vec<&str> = replaced.map(|name| &**name).collect();
+        let mut replaced: Vec<&str> = replaced.map(|name| &**name).collect();
+        // A gateway may send thousands of descriptors, and the rules have a few names.
+        replaced.sort_unstable();
+        replaced.dedup();
         for (place, (meant, descriptor)) in found.iter().zip(&request.descriptors).enumerate() {
             let asks = if meant.is_among(&replaced) {
                 Ok(Place::Unlimited)
