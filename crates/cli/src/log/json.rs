@@ -157,6 +157,8 @@ impl FieldNames {
         let LineFields { parts, headers } = reader
             .deserialize_map(self)
             .map_err(|_| "not an object of JSON")?;
+        // A line that was torn or joined: the request behind the first one would be lost.
+        reader.end().map_err(|_| "text behind the object of JSON")?;
         let [
             time,
             ended,
