@@ -50,7 +50,7 @@ impl Lines {
                 return Ok(Some(whole(&self.buffer[from..from + length])));
             }
             let held = self.end - self.start;
-            if held >= LONGEST {
+            if held > LONGEST {
                 let from = self.start;
                 self.start = self.end;
                 if std::mem::replace(&mut self.skips, true) {
@@ -82,6 +82,17 @@ fn whole(line: &[u8]) -> Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_the_longest_length_is_whole_wherever_it_stands_in_the_buffer() {
+        let line = "x".repeat(LONGEST) + "\n";
+        let mut lines = Lines::new(Box::new(io::Cursor::new(line.repeat(9))));
+        for number in 0..9 {
+            let line = lines.next().unwrap().unwrap();
+            assert!(!line.is_cut, "{number}");
+        }
+        assert!(lines.next().unwrap().is_none());
+    }
 
     #[test]
     fn every_line_comes_once_however_long_it_is() {
