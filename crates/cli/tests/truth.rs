@@ -179,15 +179,22 @@ fn by_costs_the_burst_is_in_units_of_the_log() {
 #[test]
 fn a_request_without_a_cost_counts_as_one_unit_and_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let line = |address: u64, more: &str| {
+    let line = |address: u64, target: &str, more: &str| {
         let time_us = 1_795_478_400_000_000 + address;
         format!(
-            "{{\"time_us\":{time_us},\"address\":\"192.0.2.{address}\",\"target\":\"/\"{more}}}\n"
+            "{{\"time_us\":{time_us},\"address\":\"192.0.2.{address}\",\"target\":\"{target}\"{more}}}\n"
         )
     };
-    let log = [line(1, ",\"cost\":5000000000"), line(2, ""), line(3, "")];
+    let log = [
+        line(1, "/", ",\"cost\":5000000000"),
+        line(2, "/", ""),
+        line(3, "/", ""),
+        // No policy charges this one.
+        line(4, "/free", ""),
+    ];
     fs::write(folder.path().join("app.log"), log.concat()).unwrap();
-    let limits = "policies = [{ name = \"api\", quotas = \"10/s\", cost = \"weight\" }]";
+    let limits =
+        "policies = [{ name = \"api\", quotas = \"10/s\", cost = \"weight\", routes = [\"/\"] }]";
     fs::write(folder.path().join("limits.toml"), limits).unwrap();
 
     let replayed = report(&["simulate", "app.log", "limits.toml"], folder.path());
@@ -197,7 +204,7 @@ fn a_request_without_a_cost_counts_as_one_unit_and_is_told() {
 
     assert_eq!(replayed["without_cost"], 2, "{replayed:#}");
     assert_eq!(replayed["replay"]["refused"], 1, "{replayed:#}");
-    assert_eq!(suggested["without_cost"], 2, "{suggested:#}");
+    assert_eq!(suggested["without_cost"], 3, "{suggested:#}");
     assert_eq!(suggested["choices"][0]["burst"], u32::MAX, "{suggested:#}");
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Tally {
     pub(super) requests: u64,
     pub(super) refused: u64,
     pub(super) unroutable: u64,
-    /// Requests whose line has no cost, if a policy charges that.
+    /// Requests whose line has no cost, under policies that charge it.
     pub(super) without_cost: u64,
     pub(super) first_us: u64,
     pub(super) last_us: u64,
@@ -92,8 +92,6 @@ impl Tally {
             self.policies[0].covered += 1;
         } else {
             self.count_policies(entry, decided);
-            let is_costed = replay.costed().contains(&true);
-            self.without_cost += u64::from(is_costed && entry.cost.is_none());
         }
         if let Some((policy, key)) = &decided.refused {
             self.count_refusal(*policy, key, entry, line, number);
@@ -103,10 +101,12 @@ impl Tally {
     fn count_policies(&mut self, entry: &Entry<'_>, decided: &RequestDecision) {
         self.unroutable += u64::from(decided.is_unroutable);
         let refused_by = decided.refused.as_ref().map(|(policy, _)| *policy);
+        let mut is_costed = false;
         for policy in &decided.covered {
             let of = &mut self.policies[*policy];
             of.covered += 1;
             if let Some((asked, refused)) = &mut of.units {
+                is_costed = true;
                 let cost = entry.cost.unwrap_or(1);
                 *asked = asked.saturating_add(cost);
                 if refused_by == Some(*policy) {
@@ -114,6 +114,7 @@ impl Tally {
                 }
             }
         }
+        self.without_cost += u64::from(is_costed && entry.cost.is_none());
         decided.by_tier.iter().for_each(|it| self.tiers.count(it));
         let duration_us = entry.duration_us().unwrap_or_default();
         for (policy, caller) in &decided.places {
