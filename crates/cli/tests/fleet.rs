@@ -273,6 +273,7 @@ fn a_ban_that_lasts_longer_stays_and_one_without_audit_is_not_made() {
     let fleet = Fleet::on(&server);
     let _first = fleet.run(&["ban", "login", "192.0.2.7", "2h"]);
 
+    let tried = fleet.run(&["ban", "login", "192.0.2.7", "15m", "--dry-run"]);
     let shorter = fleet.run(&["ban", "login", "192.0.2.7", "15m"]);
     let unseen = fleet.run(&[
         "ban",
@@ -283,6 +284,8 @@ fn a_ban_that_lasts_longer_stays_and_one_without_audit_is_not_made() {
         "nowhere/audit.log",
     ]);
 
+    let would = "it is banned for longer already, and would stay so for";
+    assert!(tried.words().contains(would), "{tried:?}");
     assert!(
         shorter.words().contains("it was banned for longer already"),
         "{shorter:?}"

@@ -218,7 +218,13 @@ fn change(
     lines.push(if asked.dry_run {
         let would = match step {
             Step::Reset => "its budgets would be full again".to_owned(),
-            Step::Ban(lasting) => format!("it would be banned for {}", about(lasting)),
+            Step::Ban(lasting) => match was_banned.filter(|was| *was > lasting) {
+                Some(was) => format!(
+                    "it is banned for longer already, and would stay so for {}",
+                    about(was)
+                ),
+                None => format!("it would be banned for {}", about(lasting)),
+            },
             Step::Unban => "its ban and its strikes would be forgotten".to_owned(),
         };
         format!("{would}; this is a dry run, and nothing has changed")
