@@ -1,6 +1,6 @@
 //! The arguments of the program, and its help.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use std::time::Duration;
@@ -218,6 +218,15 @@ pub(crate) struct PictureArguments {
     /// Writes the report with its charts into this file: one page that opens in a browser without a network.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+}
+
+impl PictureArguments {
+    /// The files that are written.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.plot, &self.html]
+            .into_iter()
+            .filter_map(Option::as_deref)
+    }
 }
 
 /// The arguments of every verb that reads a log.

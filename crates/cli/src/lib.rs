@@ -30,6 +30,7 @@ mod fleet;
 mod install;
 mod limits;
 mod log;
+mod outputs;
 mod peer;
 mod picture;
 mod policy_words;

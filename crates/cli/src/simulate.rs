@@ -17,8 +17,8 @@ use self::tally::{Difference, Tally};
 use crate::arguments::SimulateArguments;
 use crate::failure::Failure;
 use crate::log::{Reading, Unused, read};
-use crate::picture;
 use crate::replay::{Replay, RequestDecision};
+use crate::{outputs, picture};
 
 /// The outcome of a replay, to be written down.
 struct Simulation {
@@ -33,8 +33,16 @@ struct Simulation {
 
 pub(crate) fn run(asked: &SimulateArguments) -> Result<String, Failure> {
     let mut terms = asked.reading.terms().map_err(Failure::usage)?;
-    let mut replay = Replay::of(&asked.limits, &asked.without)?;
     let other = asked.against.as_deref();
+    let inputs: Vec<&Path> = [&*asked.log, &*asked.limits]
+        .into_iter()
+        .chain(other)
+        .collect();
+    outputs::prepare(
+        asked.pictures.files().chain(asked.decisions.as_deref()),
+        &inputs,
+    )?;
+    let mut replay = Replay::of(&asked.limits, &asked.without)?;
     let other = other
         .map(|path| Replay::of(path, &asked.without))
         .transpose()?;

@@ -20,7 +20,7 @@ use self::trial::Trial;
 use crate::arguments::{Counted, Identify, SuggestArguments};
 use crate::failure::Failure;
 use crate::log::{Entry, Reading, read};
-use crate::picture;
+use crate::{outputs, picture};
 
 /// The limits that a log suggests, and the facts that they come from.
 struct Suggestion {
@@ -42,6 +42,7 @@ struct Suggestion {
 
 pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
     let terms = asked.reading.terms().map_err(Failure::usage)?;
+    outputs::prepare(asked.pictures.files(), &[&asked.log])?;
     let filter = Filter::of(asked)?;
     let is_read_again = can_be_read_again(&asked.log);
     if asked.of == Counted::Requests && !is_read_again {

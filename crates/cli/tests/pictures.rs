@@ -224,3 +224,53 @@ fn a_picture_that_cannot_be_written_is_told() {
         );
     }
 }
+
+/// The log does not exist, and is not looked for: a page that cannot be written is told before hours of reading.
+#[test]
+fn files_that_cannot_be_written_are_told_before_the_log_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("limits.toml"), LIMITS).unwrap();
+    for option in ["--plot", "--html", "--decisions"] {
+        let ran = tollgate(
+            folder.path(),
+            &["simulate", "no.log", "limits.toml", option, "nowhere/out"],
+        );
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert_eq!(
+            ran.err,
+            "error: nowhere/out: No such file or directory (os error 2)\n"
+        );
+        // A file that could be written is not left behind without content.
+        let ran = tollgate(folder.path(), &["suggest", "no.log", "--html", "out.html"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(!folder.path().join("out.html").exists());
+    }
+}
+
+#[test]
+fn a_file_that_is_read_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("app.log"), log()).unwrap();
+    fs::write(folder.path().join("limits.toml"), LIMITS).unwrap();
+    fs::write(folder.path().join("old.toml"), LIMITS).unwrap();
+
+    for (option, file) in [
+        ("--decisions", "app.log"),
+        ("--html", "./limits.toml"),
+        ("--plot", "old.toml"),
+    ] {
+        let before = fs::read(folder.path().join(file)).unwrap();
+        let arguments = [
+            "simulate",
+            "app.log",
+            "limits.toml",
+            "--against",
+            "old.toml",
+        ];
+        let ran = tollgate(folder.path(), &[&arguments[..], &[option, file]].concat());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        let said = format!("error: {file} is read, and would be overwritten; name another file\n");
+        assert_eq!(ran.err, said);
+        assert_eq!(fs::read(folder.path().join(file)).unwrap(), before);
+    }
+}
