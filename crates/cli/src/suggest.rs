@@ -68,8 +68,12 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
         Ok(())
     })?;
     if callers.len() < 2 {
+        let nameless = match unidentified {
+            0 => String::new(),
+            _ => format!(", of which {unidentified} have no such identity"),
+        };
         return Err(Failure::invalid(format_args!(
-            "{}: fewer than two callers in {requests} requests that were asked about; half of them would serve to check the other half",
+            "{}: fewer than two callers in {requests} requests that were asked about{nameless}; half of them would serve to check the other half",
             asked.log.display()
         )));
     }

@@ -170,6 +170,12 @@ impl Tally {
         self.refused_callers.iter().map(RefusedCallers::len).sum()
     }
 
+    /// The number of policies that refused a caller.
+    pub(super) fn refusing_policies(&self) -> usize {
+        let policies = self.policies.iter();
+        policies.filter(|of| of.refused > 0).count()
+    }
+
     /// The refused callers with the most refusals.
     pub(super) fn top_callers(&self, most: usize) -> Vec<(usize, String, &OfCaller)> {
         let order = |row: &(usize, &Option<Key>, &OfCaller)| {

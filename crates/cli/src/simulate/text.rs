@@ -36,8 +36,12 @@ pub(super) fn report(asked: &SimulateArguments, simulation: &Simulation) -> Stri
         moment(tally.first_us),
         moment(tally.last_us)
     ));
+    let twice = match tally.refusing_policies() {
+        0 | 1 => "",
+        _ => ", each counted once by every policy that refuses it",
+    };
     lines.push(format!(
-        "  refused: {} ({}); refused callers: {}",
+        "  refused: {} ({}); refused callers: {}{twice}",
         counted(tally.refused, "request"),
         percent(tally.refused, tally.requests),
         grouped(tally.refused_callers() as u64)

@@ -202,6 +202,9 @@ pub(super) fn doubts(asked: &SuggestArguments, suggestion: &Suggestion) -> Vec<S
                 .to_owned(),
         );
     }
+    if suggestion.trial.is_some() {
+        say("Programs are counted in the requests that one of the three quotas refuses; ? is a caller with none of them.".to_owned());
+    }
     if suggestion.unidentified > 0 {
         say(format!(
             "Requests without such an identity, which do not count: {}.",
