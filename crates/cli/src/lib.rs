@@ -84,19 +84,25 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match outcome {
         Ok(report) => match io::stdout().write_all(report.text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                let unwritten = Failure::invalid(format_args!("the standard output: {error}"));
+                tell(&unwritten, &secrets)
+            }
             _ => ExitCode::from(report.code),
         },
-        Err(failure) => {
-            let words = secrets::hide(&failure.to_string(), &secrets);
-            let error = match colour::is_wanted(&io::stderr()) {
-                true => colour::paint("error:", Colour::Red),
-                false => "error:".to_owned(),
-            };
-            drop(writeln!(io::stderr(), "{error} {words}"));
-            ExitCode::from(failure.code())
-        }
+        Err(failure) => tell(&failure, &secrets),
     }
+}
+
+/// Says why there is no result.
+fn tell(failure: &Failure, secrets: &[String]) -> ExitCode {
+    let words = secrets::hide(&failure.to_string(), secrets);
+    let error = match colour::is_wanted(&io::stderr()) {
+        true => colour::paint("error:", Colour::Red),
+        false => "error:".to_owned(),
+    };
+    drop(writeln!(io::stderr(), "{error} {words}"));
+    ExitCode::from(failure.code())
 }
 
 fn run_verb(verb: Verb) -> Result<Report, Failure> {

@@ -36,6 +36,27 @@ fn each_verb_has_an_example_in_its_help_which_is_a_call_of_that_verb() {
     }
 }
 
+/// A disk that is full.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_report_that_cannot_be_written_is_told() {
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["completions", "bash"])
+        .stdout(full)
+        .output()
+        .unwrap();
+
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stderr),
+        "error: the standard output: No space left on device (os error 28)\n"
+    );
+}
+
 #[test]
 fn completions_of_each_shell_know_each_verb_and_its_options() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
