@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use tokio::runtime::Runtime;
-use tollgate::{Backend, CheckError, Key, Limiter, MemoryBackend, Policy, RedisBackend};
+use tollgate::{Backend, CheckError, Key, KeyKind, Limiter, MemoryBackend, Policy, RedisBackend};
 
 use crate::failure::Failure;
 use crate::limits::{Kind, Limits, Registered};
@@ -83,6 +83,23 @@ impl<'a> Plan<'a> {
         let policy = self.policy(&asked.policy)?;
         let key = caller::read(self.limits.limiter(), &policy, &asked.key)?;
         Ok((policy, key))
+    }
+
+    /// The assumptions about one caller: those about quotas, and that a text is one, and not an address with a slip.
+    fn assumptions_about(&self, policy: &Policy, key: &Key) -> Vec<String> {
+        let mut assumptions = self.assumptions(policy);
+        let mut configs = self.limits.config().policies.iter();
+        let is_by_address = configs.any(|config| {
+            config.name == policy.name() && config.key.is_none() && !config.on_demand
+        });
+        let is_text = matches!(key.kind(), KeyKind::Bytes | KeyKind::Digest);
+        if is_by_address && is_text {
+            assumptions.push(format!(
+                "that code of the service checks {} for this text, since requests are told apart by their addresses",
+                policy.name()
+            ));
+        }
+        assumptions
     }
 
     /// The assumption about the quotas of callers, which only the service knows.

@@ -481,6 +481,28 @@ fn quotas_that_only_the_service_knows_are_no_facts() {
     }
 }
 
+/// Such a ban stops no client, and the operator would take it for done.
+#[test]
+fn an_address_with_a_slip_is_told_to_be_a_text() {
+    let server = Standalone::start();
+    let fleet = Fleet::on(&server);
+    let told = "  assumed    that code of the service checks login for this text, since requests are told apart by their addresses, and only the service knows\n";
+
+    for asked in [
+        &["ban", "login", "192.0.2.300", "15m", "--dry-run"][..],
+        &["inspect", "login", "192.0.2.300"],
+    ] {
+        assert!(fleet.run(asked).words().contains(told), "{asked:?}");
+    }
+    for asked in [
+        ["inspect", "login", "192.0.2.30"],
+        ["inspect", "login", "2001:db8::/64"],
+        ["inspect", "api", "192.0.2.300"],
+    ] {
+        assert!(!fleet.run(&asked).words().contains("assumed"), "{asked:?}");
+    }
+}
+
 #[test]
 fn a_password_stands_in_no_answer_and_no_audit() {
     let server = Standalone::start();

@@ -30,7 +30,7 @@ pub(crate) struct InspectArguments {
 pub(crate) fn inspect(asked: &InspectArguments) -> Result<String, Failure> {
     let plan = Plan::of(&asked.fleet)?;
     let (policy, key) = plan.subject(&asked.caller)?;
-    let assumptions = plan.assumptions(&policy);
+    let assumptions = plan.assumptions_about(&policy, &key);
     let fleet = plan.connect()?;
     let standing = fleet.looking()?.at(&policy, &key)?;
     let mut holdings = Vec::new();

@@ -168,7 +168,7 @@ fn change(
         )));
     }
     let is_json = fleet.json;
-    let assumptions = plan.assumptions(&policy);
+    let assumptions = plan.assumptions_about(&policy, &key);
     let fleet = plan.connect()?;
     let (caller, place) = (fleet.identity(&key), fleet.place());
     // An order that the library refuses is refused before anything is printed about it, in a dry run too.
