@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::envoy::EnvoyService;
 use crate::forward;
 use crate::live::{Gateways, Live};
 use crate::proto::rate_limit_service_server::RateLimitServiceServer;
+use crate::status::{self, Draining};
 
 /// The longest request that is read. Envoy passes on at most 60 KiB of header fields unless told otherwise, and several descriptors
 /// may have the same value.
@@ -52,6 +54,7 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 pub struct Gateway {
     live: Arc<Live>,
     watch: Watch,
+    draining: Draining,
 }
 
 impl Gateway {
@@ -90,7 +93,7 @@ impl Gateway {
                 }
             }
         });
-        let limiter = file.start(|builder| finish(builder).refusing(unfit))?;
+        let limiter = file.start(|builder| finish(builder.metrics()).refusing(unfit))?;
         let watch = file.follow(&limiter);
         let fresh = || {
             Arc::new(Live {
@@ -100,7 +103,11 @@ impl Gateway {
             })
         };
         let live = lock(&live).clone().unwrap_or_else(fresh);
-        Ok(Self { live, watch })
+        Ok(Self {
+            live,
+            watch,
+            draining: Draining::default(),
+        })
     }
 
     /// The limiter, for operators: it resets, bans and switches.
@@ -180,7 +187,7 @@ impl Gateway {
             .http2_keepalive_timeout(Some(KEEPALIVE));
         let mut server = server;
         let server = server.add_service(envoy);
-        ending(stop, |stopping| async {
+        ending(self.draining(stop), |stopping| async {
             let served = server.serve_with_incoming_shutdown(incoming, stopping);
             served.await.map_err(io::Error::other)
         })
@@ -215,12 +222,53 @@ impl Gateway {
         });
         let router = forward::router(Arc::clone(&self.live));
         let router = router.into_make_service_with_connect_info::<SocketAddr>();
-        ending(stop, |stopping| {
+        ending(self.draining(stop), |stopping| {
             axum::serve(listener, router)
                 .with_graceful_shutdown(stopping)
                 .into_future()
         })
         .await
+    }
+
+    /// Answers monitors on this socket until `stop` is ready. `/metrics` has the page that `page` writes, once the recorder of the
+    /// application has heard of the latest figures. `/livez` says 200, and so does `/readyz`, until one of the other sockets is to
+    /// end: 503 from then on.
+    ///
+    /// ```no_run
+    /// use metrics_exporter_prometheus::PrometheusBuilder;
+    /// use tokio::net::TcpListener;
+    /// use tollgate_server::Gateway;
+    ///
+    /// # async fn serve(gateway: &Gateway) -> Result<(), Box<dyn std::error::Error>> {
+    /// let recorder = PrometheusBuilder::new().build_recorder();
+    /// let page = recorder.handle();
+    /// metrics::set_global_recorder(recorder)?;
+    /// let listener = TcpListener::bind("127.0.0.1:9090").await?;
+    /// gateway.serve_status(listener, move || page.render(), std::future::pending()).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the socket fails.
+    pub async fn serve_status(
+        &self,
+        listener: TcpListener,
+        page: impl Fn() -> String + Clone + Send + Sync + 'static,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let router = status::router(Arc::clone(&self.live), Arc::clone(&self.draining), page);
+        ending(stop, |stopping| {
+            let served = axum::serve(listener, router).with_graceful_shutdown(stopping);
+            served.into_future()
+        })
+        .await
+    }
+
+    /// The end of a socket that gateways ask on.
+    async fn draining(&self, stop: impl Future<Output = ()>) {
+        stop.await;
+        self.draining.store(true, Ordering::Relaxed);
     }
 
     /// True if the file has a table `[forward_auth]`, without which no such question has an answer.

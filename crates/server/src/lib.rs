@@ -33,11 +33,8 @@ mod original;
 mod period;
 #[doc(hidden)]
 pub mod proto;
-#[allow(
-    dead_code,
-    reason = "the rest is for files of envoy/ratelimit, which come next"
-)]
 mod rules;
+mod status;
 
 pub use self::counts::Counts;
 pub use self::gateway::Gateway;

@@ -10,9 +10,12 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use common::http::send;
+use tokio::net::TcpStream;
 use tollgate_server::proto::rate_limit_descriptor::Entry;
 use tollgate_server::proto::rate_limit_response::Code;
 use tollgate_server::proto::rate_limit_service_client::RateLimitServiceClient;
@@ -77,16 +80,22 @@ async fn the_program_answers_until_it_is_told_to_end() {
         "127.0.0.1:0",
         "--forward-auth",
         "127.0.0.1:0",
+        "--status",
+        "127.0.0.1:0",
+        "--log",
+        "json",
     ]);
     let mut log = BufReader::new(program.stderr.take().unwrap()).lines();
     let mut told = |words: &str| loop {
         let line = log.next().unwrap().unwrap();
-        if let Some((_, address)) = line.split_once(words) {
-            break address.to_owned();
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if line["fields"]["message"] == words {
+            break line["fields"]["address"].as_str().unwrap().to_owned();
         }
     };
-    let address = told("Envoy may ask address=");
-    let over_http = told("a gateway may ask over HTTP address=");
+    let address = told("Envoy may ask");
+    let over_http = told("a gateway may ask over HTTP");
+    let status: SocketAddr = told("the status is told").parse().unwrap();
 
     let channel = Channel::from_shared(format!("http://{address}")).unwrap();
     let mut client = RateLimitServiceClient::new(channel.connect().await.unwrap());
@@ -115,6 +124,20 @@ async fn the_program_answers_until_it_is_told_to_end() {
     let passed = send(over_http.parse().unwrap(), "GET /_limit", question).await;
     assert_eq!(passed.status, 204, "{passed:?}");
 
+    let page = send(status, "GET /metrics", "").await;
+    for figure in [
+        "rate_limiting_gateway_questions_total{result=\"passed\"} 2",
+        "rate_limiting_gateway_unknown_total{what=\"domain\"} 0",
+        "rate_limiting_gateway_lost_reports_total 0",
+        "rate_limiting_decisions_total{policy=\"api\",kind=\"enforced\",result=\"allowed\"} 1",
+    ] {
+        assert!(page.body.contains(figure), "{figure}: {}", page.body);
+    }
+    assert_eq!(send(status, "GET /livez", "").await.body, "lives\n");
+    assert_eq!(send(status, "GET /readyz", "").await.status, 200);
+
+    // A connection that says nothing is open, so that the end takes its time.
+    let silent = TcpStream::connect(&*address).await.unwrap();
     let id = program.id().to_string();
     assert!(
         Command::new("kill")
@@ -123,6 +146,10 @@ async fn the_program_answers_until_it_is_told_to_end() {
             .unwrap()
             .success()
     );
+    while send(status, "GET /readyz", "").await.status != 503 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop((client, silent));
     let rest: Vec<_> = log.map(Result::unwrap).collect();
     assert!(program.wait().unwrap().success(), "{rest:?}");
     assert!(rest.last().unwrap().contains("stopped"), "{rest:?}");
