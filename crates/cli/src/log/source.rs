@@ -19,12 +19,40 @@ pub(super) fn open(path: &Path, read: &ReadBytes) -> io::Result<Box<dyn Read>> {
     let mut raw = BufReader::with_capacity(64 << 10, raw);
     let begin = raw.fill_buf()?;
     if begin.starts_with(&[0x1f, 0x8b]) {
-        return Ok(Box::new(MultiGzDecoder::new(raw)));
+        return Ok(Box::new(Compressed {
+            content: MultiGzDecoder::new(raw),
+            reader: "zcat",
+        }));
     }
     if begin.starts_with(&ZSTD) {
-        return Ok(Box::new(Frames(Frame::Between(raw))));
+        return Ok(Box::new(Compressed {
+            content: Frames(Frame::Between(raw)),
+            reader: "zstdcat",
+        }));
     }
     Ok(Box::new(raw))
+}
+
+/// The content of a compressed file. The words of a decoder say nothing to the reader of a log.
+struct Compressed<R> {
+    content: R,
+    /// The program that gives out what is left of a damaged file.
+    reader: &'static str,
+}
+
+impl<R: Read> Read for Compressed<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.content.read(into).map_err(|error| {
+            // The disk's words, and not the decoder's.
+            if error.raw_os_error().is_some() {
+                return error;
+            }
+            let reader = self.reader;
+            io::Error::other(format!(
+                "the compressed data end too early, or are damaged; {reader} gives out what can be read of them, and the log - takes it"
+            ))
+        })
+    }
 }
 
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
