@@ -258,3 +258,24 @@ fn a_suggested_quota_refuses_in_a_replay_what_was_suggested() {
         assert_eq!(replayed["refused_callers"], found + checked, "{choice:#}");
     }
 }
+
+#[test]
+fn a_quota_that_is_the_best_in_each_respect_is_shown_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |address: u64| {
+        format!(
+            "{{\"time_us\":1795478400000000,\"address\":\"192.0.2.{address}\",\"target\":\"/\"}}\n"
+        )
+    };
+    let log = [line(1).repeat(3), line(2).repeat(3)];
+    fs::write(folder.path().join("app.log"), log.concat()).unwrap();
+
+    let mut program = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    let program = program.args(["suggest", "app.log"]);
+    let output = program.current_dir(folder.path()).output().unwrap();
+
+    let words = String::from_utf8(output.stdout).unwrap();
+    let choice = "\none quota is the best in each respect\n  quotas = \"1/h burst 3\"\n    lets a caller do the least in any second and in any minute and in any hour: 3 in";
+    assert!(words.contains(choice), "{words}");
+    assert_eq!(words.matches("quotas = ").count(), 1, "{words}");
+}

@@ -44,16 +44,35 @@ pub(super) fn report(asked: &SuggestArguments, suggestion: &Suggestion) -> Strin
 }
 
 fn choices(asked: &SuggestArguments, suggestion: &Suggestion, lines: &mut Vec<String>) {
-    lines.push("\nthree quotas to choose from".to_owned());
-    for (place, choice) in suggestion.choices.iter().enumerate() {
-        let point = &choice.point;
+    let choices = &suggestion.choices;
+    // One quota may be the best in several respects.
+    let is_first = |place: usize| {
+        let quota = choices[place].point.quota();
+        choices[..place]
+            .iter()
+            .all(|before| before.point.quota() != quota)
+    };
+    let different: Vec<_> = (0..choices.len())
+        .filter(|place| is_first(*place))
+        .collect();
+    lines.push(match different.len() {
+        1 => "\none quota is the best in each respect".to_owned(),
+        2 => "\ntwo quotas to choose from".to_owned(),
+        _ => "\nthree quotas to choose from".to_owned(),
+    });
+    for place in different {
+        let point = &choices[place].point;
+        let alike = choices
+            .iter()
+            .filter(|it| it.point.quota() == point.quota());
+        let times: Vec<_> = alike.map(|it| it.words).collect();
         let most = |time_us| {
             grouped(u64::try_from(point.rate.most_in(point.burst, time_us)).unwrap_or(u64::MAX))
         };
         lines.push(format!("  quotas = \"{}\"", point.quota()));
         lines.push(format!(
             "    lets a caller do the least in any {}: {} in a second, {} in a minute, {} in an hour",
-            choice.words,
+            times.join(" and in any "),
             most(1_000_000),
             most(60_000_000),
             most(3_600_000_000)
@@ -203,7 +222,7 @@ pub(super) fn doubts(asked: &SuggestArguments, suggestion: &Suggestion) -> Vec<S
         );
     }
     if suggestion.trial.is_some() {
-        say("Programs are counted in the requests that one of the three quotas refuses; ? is a caller with none of them.".to_owned());
+        say("Programs are counted in the requests that one of these quotas refuses; ? is a caller with none of them.".to_owned());
     }
     if suggestion.unidentified > 0 {
         say(format!(
