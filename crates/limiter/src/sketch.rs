@@ -18,7 +18,7 @@ pub(crate) const WAYS: usize = 8;
 /// The registers of the estimate: its standard error is 1.04 by the root of their number.
 const REGISTERS: usize = 1_024;
 
-/// The sketch of one policy: some thirty kilobytes.
+/// The sketch of one policy: some forty kilobytes.
 pub(crate) struct Sketch {
     secrets: [u64; 2],
     sets: Box<[Set; SETS]>,
