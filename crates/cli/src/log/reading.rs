@@ -23,6 +23,9 @@ const MOST_SORTED: usize = 1_000_000;
 /// The mark that some programs write before a text in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// No server writes a line later than this: its clock was wrong, or files were joined in the wrong order.
+const MOST_LATE_US: u64 = 12 * 3_600_000_000;
+
 /// Garbled lines that are shown.
 const SAMPLES: usize = 3;
 
@@ -222,9 +225,18 @@ impl Late {
                     true => "the order of times is expected".to_owned(),
                     false => format!("--reorder allows {tolerance:?}"),
                 };
+                let remedy = match *late_us > MOST_LATE_US {
+                    true => {
+                        "sort the files of the log, or look for a line before with a wrong time"
+                            .to_owned()
+                    }
+                    false => format!(
+                        "sort such lines with a longer --reorder, such as --reorder {}s",
+                        late_us.div_ceil(1_000_000).max(1)
+                    ),
+                };
                 format!(
-                    "{path}:{number}: the request is {late} earlier than one before it, and {allowed}; sort such lines with a longer --reorder, such as --reorder {}s",
-                    late_us.div_ceil(1_000_000).max(1)
+                    "{path}:{number}: the request is {late} earlier than one before it, and {allowed}; {remedy}"
                 )
             }
             Self::TooMany => format!(
@@ -313,6 +325,21 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One time of the year 5138 would else have asked for a tolerance of centuries.
+    #[test]
+    fn a_line_that_is_days_late_is_no_case_for_a_tolerance() {
+        let mut order = Order::new(Duration::ZERO);
+        order.follow(2 * 86_400_000_000).unwrap();
+        let words = |late: Late| late.at(Path::new("app.log"), 2).to_string();
+
+        assert_eq!(
+            words(order.follow(0).unwrap_err()),
+            "app.log:2: the request is 2 day earlier than one before it, and the order of times is expected; sort the files of the log, or look for a line before with a wrong time"
+        );
+        let hours = 2 * 86_400_000_000 - MOST_LATE_US;
+        assert!(words(order.follow(hours).unwrap_err()).ends_with("such as --reorder 43200s"));
+    }
 
     #[test]
     fn no_more_lines_wait_to_be_sorted_than_memory_has_room_for() {
