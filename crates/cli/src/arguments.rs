@@ -58,6 +58,9 @@ pub(crate) struct CheckArguments {
     /// The file that is in use: says what changes for callers if LIMITS replaces it.
     #[arg(long, value_name = "OLD")]
     pub(crate) against: Option<PathBuf>,
+    /// Writes the report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Says which policies cover a request and why the others do not, whose budgets it spends, and which answer it gets.

@@ -1,9 +1,14 @@
 //! `tollgate check`: says whether a file of limits is valid, what it covers, and what a change of it means for callers.
 
+mod checked;
+mod json;
+mod text;
+
 use std::path::Path;
 
 use tollgate::config::{LimiterConfig, PolicyConfig, ShedConfig};
 
+use self::checked::{Checked, Described};
 use crate::arguments::CheckArguments;
 use crate::coverage::{self, Covered};
 use crate::failure::Failure;
@@ -13,98 +18,65 @@ use crate::policy_words;
 pub(crate) fn run(asked: &CheckArguments) -> Result<String, Failure> {
     let limits = read(&asked.limits)?;
     let before = asked.against.as_deref().map(read).transpose()?;
-    let covered = coverage::table(&asked.limits, limits.config()).map_err(Failure::invalid)?;
-
-    let mut report = String::new();
     let config = limits.config();
-    let policies = match config.policies.len() {
-        1 => "1 policy".to_owned(),
-        many => format!("{many} policies"),
+    let covered = coverage::table(&asked.limits, config).map_err(Failure::invalid)?;
+    let registered = limits.registered().iter().map(Registered::words);
+    let checked = Checked {
+        policies: config.policies.iter().map(policy).collect(),
+        pressure: config.shed.as_ref().map(shed),
+        never_pass: refusals(config, &covered),
+        covered,
+        registered: registered.collect(),
+        changes: before.map(|before| before.changes_to(&limits)),
     };
-    line(
-        &mut report,
-        format_args!("{}: valid, {policies}", asked.limits.display()),
-    );
-    for policy in &config.policies {
-        write_policy(&mut report, policy);
-    }
-    if let Some(shed) = &config.shed {
-        write_shed(&mut report, shed);
-    }
-    write_covered(&mut report, &covered);
-    write_refusals(&mut report, config, &covered);
-    write_registered(&mut report, limits.registered());
-    if let (Some(before), Some(path)) = (before, &asked.against) {
-        write_changes(&mut report, path, &before.changes_to(&limits));
-    }
-    Ok(report)
+    Ok(match asked.json {
+        true => json::report(asked, &checked),
+        false => text::report(asked, &checked),
+    })
 }
 
 fn read(path: impl AsRef<Path>) -> Result<Limits, Failure> {
     Limits::read(path.as_ref(), |_| {}, |builder| builder).map_err(Failure::invalid)
 }
 
-fn line(report: &mut String, words: std::fmt::Arguments<'_>) {
-    report.push_str(&words.to_string());
-    report.push('\n');
-}
-
-fn write_policy(report: &mut String, policy: &PolicyConfig) {
-    let trial = if policy.shadow {
-        ", on trial: it refuses no request"
-    } else {
-        ""
-    };
-    line(report, format_args!("\npolicy {}{trial}", policy.name));
-    let mut say = |name: &str, words: &str| line(report, format_args!("  {name:<8} {words}"));
-    say("covers", &policy_words::covers(policy));
-    say("by", &policy_words::payer(policy));
-    say("allows", &policy_words::quotas(policy));
-    if let Some(tiers) = &policy.tiers {
-        for (name, quotas) in &tiers.quotas {
-            let quotas = policy_words::quotas_as_written(quotas);
-            say("tier", &format!("{name}: {quotas}"));
-        }
+fn policy(policy: &PolicyConfig) -> Described {
+    let mut facts = vec![
+        ("covers", policy_words::covers(policy)),
+        ("by", policy_words::payer(policy)),
+        ("allows", policy_words::quotas(policy)),
+    ];
+    for (name, quotas) in policy.tiers.iter().flat_map(|tiers| &tiers.quotas) {
+        let quotas = policy_words::quotas_as_written(quotas);
+        facts.push(("tier", format!("{name}: {quotas}")));
     }
     if let Some(rule) = policy_words::missing(policy) {
-        say("without", &format!("an identity, requests {rule}"));
+        facts.push(("without", format!("an identity, requests {rule}")));
     }
-    say(
-        "failing",
-        &format!("while the backend fails, {}", policy_words::failure(policy)),
-    );
-}
-
-fn write_shed(report: &mut String, shed: &ShedConfig) {
-    let trial = if shed.shadow {
-        ", on trial: it refuses no request"
-    } else {
-        ""
-    };
-    line(report, format_args!("\nunder pressure{trial}"));
-    let mut say = |name: &str, words: &str| line(report, format_args!("  {name:<8} {words}"));
-    say("signal", &policy_words::signals(&shed.signals));
-    say("class", &policy_words::key(&shed.by));
-    for refused in &shed.at {
-        say("refuses", &format!("{refused} and above"));
+    let failing = policy_words::failure(policy);
+    facts.push(("failing", format!("while the backend fails, {failing}")));
+    Described {
+        name: policy.name.clone(),
+        is_trial: policy.shadow,
+        facts,
     }
 }
 
-fn write_covered(report: &mut String, covered: &[Covered]) {
-    line(report, format_args!("\nwhich policies a request meets:"));
-    let width = covered.iter().map(|row| row.requests.chars().count()).max();
-    let width = width.unwrap_or_default();
-    for Covered { requests, policies } in covered {
-        let policies = match policies.as_slice() {
-            [] => "no policy: it passes unlimited".to_owned(),
-            policies => policies.join(", "),
-        };
-        line(report, format_args!("  {requests:<width$}  {policies}"));
+fn shed(shed: &ShedConfig) -> Described {
+    let mut facts = vec![
+        ("signal", policy_words::signals(&shed.signals)),
+        ("class", policy_words::key(&shed.by)),
+    ];
+    let refused = shed.at.iter();
+    facts.extend(refused.map(|refused| ("refuses", format!("{refused} and above"))));
+    Described {
+        name: "under pressure".to_owned(),
+        is_trial: shed.shadow,
+        facts,
     }
 }
 
 /// The requests and the callers that never pass.
-fn write_refusals(report: &mut String, config: &LimiterConfig, covered: &[Covered]) {
+fn refusals(config: &LimiterConfig, covered: &[Covered]) -> Vec<String> {
     let mut refusals = Vec::new();
     for policy in config.policies.iter().filter(|policy| !policy.shadow) {
         let name = &policy.name;
@@ -131,12 +103,7 @@ fn write_refusals(report: &mut String, config: &LimiterConfig, covered: &[Covere
             refusals.push(format!("policy {name}: no request passes of the callers in its block_keys (entries: {blocked})"));
         }
     }
-    if !refusals.is_empty() {
-        line(report, format_args!("\nwhat never passes:"));
-    }
-    for refusal in refusals {
-        line(report, format_args!("  {refusal}"));
-    }
+    refusals
 }
 
 /// The callers that pass a limit of 0.
@@ -150,33 +117,5 @@ fn except(policy: &PolicyConfig) -> String {
     match callers.is_empty() {
         true => String::new(),
         false => format!(", except of callers in {}", callers.join(", ")),
-    }
-}
-
-fn write_registered(report: &mut String, names: &[Registered]) {
-    if names.is_empty() {
-        return;
-    }
-    line(
-        report,
-        format_args!("\nwhat the service has to register, and this program cannot see:"),
-    );
-    for name in names {
-        line(report, format_args!("  {}", name.words()));
-    }
-}
-
-fn write_changes(report: &mut String, old: &Path, changes: &[String]) {
-    let old = old.display();
-    if changes.is_empty() {
-        line(
-            report,
-            format_args!("\nnothing changes for callers against {old}"),
-        );
-        return;
-    }
-    line(report, format_args!("\nwhat changes against {old}:"));
-    for change in changes {
-        line(report, format_args!("  {change}"));
     }
 }

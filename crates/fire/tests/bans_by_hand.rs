@@ -52,9 +52,7 @@ fn caught(defect: Defect, are_faulty: bool) -> usize {
         let found = judged(&Trial::operated(*seed, defect).run(are_faulty));
         !found.wrong.is_empty()
     });
-    let caught = caught.count();
-    println!("{defect:?}: {caught} of {}", SEEDS.count());
-    caught
+    caught.count()
 }
 
 #[test]
