@@ -17,6 +17,7 @@ use crate::install::{CompletionsArguments, ManArguments};
 use crate::log::{FieldNames, Format, Terms};
 use crate::peer::Peer;
 use crate::redis::RedisArguments;
+use crate::serve::ServeArguments;
 
 /// Chooses and checks the limits of a service that Tollgate protects, and looks into a running fleet.
 #[derive(Debug, Parser)]
@@ -40,6 +41,7 @@ pub(crate) enum Verb {
     Unban(UnbanArguments),
     Reset(ResetArguments),
     Doctor(DoctorArguments),
+    Serve(ServeArguments),
     Completions(CompletionsArguments),
     Man(ManArguments),
 }

@@ -10,6 +10,7 @@
 //! | `tollgate top`, `keys`, `banned` | list the callers of a policy that have a budget in use, or a ban |
 //! | `tollgate reset`, `ban`, `unban` | change the budgets or the ban of one caller in a fleet |
 //! | `tollgate doctor` | examines the fleet's Redis: what is set, what it means for limits, and what to change |
+//! | `tollgate serve gateway.toml` | answers Envoy, nginx, Caddy and Traefik with the budgets of the file |
 //! | `tollgate completions`, `man` | write completions for a shell, and the manual |
 //!
 //! It reads files by the library's own configuration and decides by the library's own limiter, so that nothing is decided twice.
@@ -39,6 +40,7 @@ mod redis;
 mod replay;
 mod report;
 mod secrets;
+mod serve;
 mod simulate;
 mod suggest;
 mod timeline;
@@ -119,6 +121,7 @@ fn run_verb(verb: Verb) -> Result<Report, Failure> {
         Verb::Ban(asked) => fleet::ban(&asked),
         Verb::Unban(asked) => fleet::unban(&asked),
         Verb::Reset(asked) => fleet::reset(&asked),
+        Verb::Serve(asked) => serve::run(&asked),
         Verb::Completions(asked) => Ok(install::completions(&asked, Arguments::command())),
         Verb::Man(asked) => install::man(&asked, Arguments::command()),
     };

@@ -98,8 +98,18 @@ impl RedisArguments {
         Ok((runtime, backend.map_err(Failure::unreachable)?))
     }
 
-    /// The backend, before it connects.
+    /// The backend of a verb that asks once, before it connects.
     pub(crate) fn builder(&self) -> Result<RedisBackendBuilder, Failure> {
+        Ok(self
+            .servers()?
+            .client_name("tollgate-cli")
+            .connections(1)
+            .deadline(DEADLINE)
+            .connect_deadline(DEADLINE))
+    }
+
+    /// The servers, with what they ask of a client.
+    pub(crate) fn servers(&self) -> Result<RedisBackendBuilder, Failure> {
         let urls = self.urls.iter().map(|Url(url)| url.clone());
         let mut builder = match (self.urls.as_slice(), &self.sentinel) {
             ([], _) => return Err(Failure::usage("name a server: --redis redis://host:6379")),
@@ -140,12 +150,7 @@ impl RedisArguments {
         if let (Some(certificate), Some(key)) = (&self.cert, &self.cert_key) {
             builder = builder.client_certificate(read(certificate)?, read(key)?);
         }
-        Ok(builder
-            .prefix(&self.prefix)
-            .client_name("tollgate-cli")
-            .connections(1)
-            .deadline(DEADLINE)
-            .connect_deadline(DEADLINE))
+        Ok(builder.prefix(&self.prefix))
     }
 }
 

@@ -19,7 +19,7 @@
 //! address: the values that the rule leaves open. All descriptors of one request are one decision: all of their budgets are
 //! charged, or none is.
 //!
-//! The program `tollgate-server` is [`Gateway`] with arguments. The [guide] has a configuration of Envoy that works.
+//! `tollgate serve` is [`Gateway`] with arguments. The [guide] has configurations of gateways that work.
 //!
 //! [guide]: https://github.com/tollgate-rs/tollgate/blob/main/docs/gateways.md
 

@@ -1,28 +1,35 @@
-//! The program `tollgate-server`: answers gateways by a configuration file.
+//! `tollgate serve`: answers gateways by a configuration file, for as long as it is not told to end.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, ValueEnum};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tollgate::{LimiterBuilder, RedisBackend};
 use tollgate_server::Gateway;
 use tracing_subscriber::EnvFilter;
 
-/// Answers Envoy's rate limit service, and the questions of nginx, Caddy and Traefik, with the budgets of a configuration file.
+use crate::failure::Failure;
+use crate::redis::RedisArguments;
+
+/// Answers Envoy's rate limit service, and the questions of nginx, Caddy and Traefik, with the budgets of a file.
 ///
-/// The file is read again when it changes; if it is wrong then, what was before holds. RUST_LOG chooses what is logged, as in
-/// RUST_LOG=debug.
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Arguments {
-    /// The file with policies and rules, in TOML.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-    /// Only says whether the file is valid, by the status: 0, or 1 with the reason.
+/// The file is read again when it changes; if it is wrong then, what was before holds. Without --redis the budgets are in this
+/// process alone. RUST_LOG chooses what is logged, as in RUST_LOG=debug. Exit codes: 0 it was told to end; 1 the file is invalid,
+/// the fleet's Redis cannot be reached, or a socket fails; 2 the arguments make no sense.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tollgate serve gateway.toml --listen 0.0.0.0:8081 --redis redis://10.0.0.7:6379 --status 0.0.0.0:9090
+  tollgate serve gateway.toml --forward-auth 127.0.0.1:8082
+  tollgate serve gateway.toml --check")]
+pub(crate) struct ServeArguments {
+    /// The file with policies and rules: TOML, or one of envoy/ratelimit if its name ends in .yaml or .yml.
+    file: PathBuf,
+    /// Only says whether the file is valid.
     #[arg(long)]
     check: bool,
     /// The address on which Envoy asks.
@@ -34,21 +41,11 @@ struct Arguments {
     /// The address of /metrics, /livez and /readyz.
     #[arg(long, value_name = "ADDRESS")]
     status: Option<SocketAddr>,
-    /// The form of the log.
+    /// The form of the log, on the standard error.
     #[arg(long, value_enum, value_name = "FORM", default_value_t)]
     log: LogForm,
-    /// The Redis that has the budgets: redis://[user:password@]host[:port][/database], or rediss:// for TLS. Without one, the
-    /// budgets are in this process alone.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "TOLLGATE_REDIS_URL",
-        hide_env_values = true
-    )]
-    redis: Option<String>,
-    /// The beginning of the names of keys in Redis, as the services have it.
-    #[arg(long, value_name = "PREFIX", default_value = "tollgate")]
-    prefix: String,
+    #[command(flatten)]
+    redis: RedisArguments,
 }
 
 /// The form of the log.
@@ -61,67 +58,57 @@ enum LogForm {
     Json,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+pub(crate) fn run(asked: &ServeArguments) -> Result<String, Failure> {
+    if asked.check {
+        let started = Gateway::start(&asked.file, |builder| builder);
+        started.map(drop).map_err(Failure::invalid)?;
+        return Ok(format!("{}: valid\n", asked.file.display()));
+    }
     let filter = EnvFilter::try_from_default_env();
-    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter.unwrap_or_else(|_unset| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr);
-    match arguments.log {
+    match asked.log {
         LogForm::Text => log.init(),
         LogForm::Json => log.json().init(),
     }
-    match run(&arguments).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            tracing::error!("{reason}");
-            ExitCode::FAILURE
-        }
-    }
+    let runtime = Runtime::new().map_err(Failure::invalid)?;
+    runtime.block_on(serve(asked))?;
+    Ok(String::new())
 }
 
-async fn run(arguments: &Arguments) -> Result<(), String> {
-    if arguments.check {
-        let started = Gateway::start(&arguments.config, |builder| builder);
-        return started.map(drop).map_err(|error| error.to_string());
-    }
-    let redis = match &arguments.redis {
-        None => None,
-        Some(url) => {
-            let backend = RedisBackend::builder(url).prefix(&arguments.prefix);
-            let backend = backend.client_name("tollgate-server").connect().await;
-            Some(backend.map_err(|error| format!("redis: {error}"))?)
-        }
+async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
+    let redis = match asked.redis.are_given() {
+        false => None,
+        true => Some(connected(&asked.redis).await?),
     };
     let finish = |builder: LimiterBuilder| match redis {
         Some(backend) => builder.backend(backend),
         None => builder,
     };
-    let page = recorder()?;
-    let gateway = Gateway::start(&arguments.config, finish).map_err(|error| error.to_string())?;
-    if gateway.answers_forward_auth() != arguments.forward_auth.is_some() {
-        return Err(
-            "--forward-auth and the table [forward_auth] of the file belong together: one of them is missing"
-                .to_owned(),
-        );
+    let page = recorder().map_err(Failure::invalid)?;
+    let gateway = Gateway::start(&asked.file, finish).map_err(Failure::invalid)?;
+    if gateway.answers_forward_auth() != asked.forward_auth.is_some() {
+        return Err(Failure::usage(
+            "--forward-auth and the table [forward_auth] of the file belong together: one of them is missing",
+        ));
     }
-    let envoy = Socket::bound("--listen", arguments.listen, "Envoy may ask").await?;
+    let envoy = Socket::bound("--listen", asked.listen, "Envoy may ask").await?;
     let over_http = "a gateway may ask over HTTP";
-    let forward_auth = Socket::if_stated("--forward-auth", arguments.forward_auth, over_http);
+    let forward_auth = Socket::if_stated("--forward-auth", asked.forward_auth, over_http);
     let forward_auth = forward_auth.await?;
-    let status = Socket::if_stated("--status", arguments.status, "the status is told").await?;
+    let status = Socket::if_stated("--status", asked.status, "the status is told").await?;
     let envoy = async {
         let served = gateway.serve(envoy.listener, stopped()).await;
-        served.map_err(|error| format!("{}: {error}", envoy.address))
+        served.map_err(|error| Failure::invalid(format_args!("{}: {error}", envoy.address)))
     };
     let forward_auth = async {
         let Some(socket) = forward_auth else {
             return Ok(());
         };
         let served = gateway.serve_forward_auth(socket.listener, stopped()).await;
-        served.map_err(|error| format!("{}: {error}", socket.address))
+        served.map_err(|error| Failure::invalid(format_args!("{}: {error}", socket.address)))
     };
     let status = async {
         let Some(socket) = status else {
@@ -130,7 +117,7 @@ async fn run(arguments: &Arguments) -> Result<(), String> {
         let page = move || page.render();
         let never = std::future::pending();
         let served = gateway.serve_status(socket.listener, page, never).await;
-        served.map_err(|error| format!("{}: {error}", socket.address))
+        served.map_err(|error| Failure::invalid(format_args!("{}: {error}", socket.address)))
     };
     let gateways = async { tokio::try_join!(envoy, forward_auth).map(drop) };
     // The status is told for as long as a gateway is answered.
@@ -140,6 +127,12 @@ async fn run(arguments: &Arguments) -> Result<(), String> {
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The backend of a server, with the deadlines and connections of the library.
+async fn connected(redis: &RedisArguments) -> Result<RedisBackend, Failure> {
+    let builder = redis.servers()?.client_name("tollgate-serve");
+    builder.connect().await.map_err(Failure::unreachable)
 }
 
 /// Installs the recorder of metrics, whose page this writes.
@@ -174,9 +167,10 @@ struct Socket {
 }
 
 impl Socket {
-    async fn bound(argument: &str, address: SocketAddr, told: &str) -> Result<Self, String> {
+    async fn bound(argument: &str, address: SocketAddr, told: &str) -> Result<Self, Failure> {
         let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|error| format!("{argument} {address}: {error}"))?;
+        let listener = listener
+            .map_err(|error| Failure::invalid(format_args!("{argument} {address}: {error}")))?;
         let address = listener.local_addr().unwrap_or(address);
         tracing::info!(%address, "{told}");
         Ok(Self { listener, address })
@@ -186,7 +180,7 @@ impl Socket {
         argument: &str,
         address: Option<SocketAddr>,
         told: &str,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Failure> {
         match address {
             Some(address) => Self::bound(argument, address, told).await.map(Some),
             None => Ok(None),

@@ -1,4 +1,4 @@
-//! The program, run as an operator runs it.
+//! `tollgate serve`, run as an operator runs it.
 
 #![allow(
     clippy::panic,
@@ -6,7 +6,13 @@
     reason = "a test says what it expects by panicking"
 )]
 
-mod common;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the server's tests take more of it"
+)]
+#[path = "../../server/tests/common/http.rs"]
+mod http;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -14,12 +20,13 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::http::send;
+use http::send;
 use tokio::net::TcpStream;
 use tollgate_server::proto::rate_limit_descriptor::Entry;
 use tollgate_server::proto::rate_limit_response::Code;
 use tollgate_server::proto::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_server::proto::{RateLimitDescriptor, RateLimitRequest};
+use tollgate_testkit::Standalone;
 use tonic::transport::Channel;
 
 const RULES: &str = "
@@ -44,7 +51,8 @@ quotas = '10/h'
 ";
 
 fn program(arguments: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_tollgate-server"))
+    Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .arg("serve")
         .args(arguments)
         .env("NO_COLOR", "1")
         .env_remove("RUST_LOG")
@@ -73,9 +81,11 @@ async fn the_program_answers_until_it_is_told_to_end() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
     fs::write(&file, format!("{FORWARD_AUTH}{RULES}")).unwrap();
+    let redis = Standalone::start();
     let mut program = program(&[
-        "--config",
         file.to_str().unwrap(),
+        "--redis",
+        &redis.url(),
         "--listen",
         "127.0.0.1:0",
         "--forward-auth",
@@ -124,6 +134,12 @@ async fn the_program_answers_until_it_is_told_to_end() {
     let passed = send(over_http.parse().unwrap(), "GET /_limit", question).await;
     assert_eq!(passed.status, 204, "{passed:?}");
 
+    // Both budgets are in Redis, where a service finds them.
+    let names = redis.command(&["KEYS", "*"]);
+    for policy in ["tollgate:api:", "tollgate:pages:"] {
+        assert!(names.contains(policy), "{names}");
+    }
+
     let page = send(status, "GET /metrics", "").await;
     for figure in [
         "rate_limiting_gateway_questions_total{result=\"passed\"} 2",
@@ -161,9 +177,9 @@ fn the_program_says_why_it_does_not_start() {
     let file = folder.path().join("gateway.toml");
     fs::write(&file, RULES.replace("policy = 'api'", "policy = 'apl'")).unwrap();
     let file = file.to_str().unwrap();
-    let (status, said) = outcome(&["--config", file]);
+    let (status, said) = outcome(&[file]);
     assert_eq!(status, Some(1));
-    let (status, checked) = outcome(&["--config", file, "--check"]);
+    let (status, checked) = outcome(&[file, "--check"]);
     assert_eq!(status, Some(1));
     let reason =
         format!("{file}:7: the rule at line 7: charges \"apl\", and the policies are: api");
@@ -173,23 +189,26 @@ fn the_program_says_why_it_does_not_start() {
     );
 
     fs::write(file, RULES).unwrap();
-    assert_eq!(outcome(&["--config", file, "--check"]).0, Some(0));
-    let (status, said) = outcome(&["--config", file, "--listen", "192.0.2.1:1"]);
+    assert_eq!(outcome(&[file, "--check"]).0, Some(0));
+    let (status, said) = outcome(&[file, "--listen", "192.0.2.1:1"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("--listen 192.0.2.1:1: "), "{said}");
-    let (status, said) = outcome(&["--config", file, "--redis", "http://localhost"]);
+    let (status, said) = outcome(&[file, "--redis", "http://localhost"]);
     assert_eq!(status, Some(1));
-    assert!(said.contains("redis: "), "{said}");
+    assert!(
+        said.contains("the Redis backend's url is not of the form"),
+        "{said}"
+    );
     // The address and the table belong together.
-    let (status, said) = outcome(&["--config", file, "--forward-auth", "127.0.0.1:0"]);
-    assert_eq!(status, Some(1));
+    let (status, said) = outcome(&[file, "--forward-auth", "127.0.0.1:0"]);
+    assert_eq!(status, Some(2));
     assert!(
         said.contains("--forward-auth and the table [forward_auth]"),
         "{said}"
     );
     fs::write(file, format!("{FORWARD_AUTH}{RULES}")).unwrap();
-    let (status, said) = outcome(&["--config", file]);
-    assert_eq!(status, Some(1));
+    let (status, said) = outcome(&[file]);
+    assert_eq!(status, Some(2));
     assert!(
         said.contains("--forward-auth and the table [forward_auth]"),
         "{said}"
