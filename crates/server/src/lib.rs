@@ -1,4 +1,4 @@
-//! Rate limits for gateways: the budgets of Rust services, in front of whatever stands behind Envoy.
+//! Rate limits for gateways: services behind Envoy, nginx, Caddy or Traefik spend the budgets of Rust services.
 //!
 //! A gateway asks over the network, and the limiter of the library decides, in the same way and from the same budgets as a layer in
 //! a service does. The file says which policies there are and which descriptors of Envoy charge them:
