@@ -7,10 +7,12 @@ mod yaml;
 use std::path::Path;
 use std::sync::Arc;
 
+use http::HeaderName;
 use tollgate::config::{ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig};
 
 use self::document::{Document, RuleConfig};
 use crate::live::Gateways;
+use crate::original::ForwardAuth;
 use crate::rules::{MOST_ENTRIES, Pattern, Rule, RuleCharge, Rules, SecondRule};
 
 /// The policies and the rules of a file: one of envoy/ratelimit if it is YAML, and one of ours in TOML otherwise.
@@ -41,7 +43,11 @@ fn read(text: &str) -> Result<(LimiterConfig, Gateways), String> {
         add(&mut rules, &document.limiter, rule.get_ref())
             .map_err(|reason| format!("the rule at line {line}: {reason}"))?;
     }
-    let forward_auth = document.forward_auth.map(|forward| forward.gateway);
+    let forward_auth = document.forward_auth.map(|forward| ForwardAuth {
+        form: forward.gateway,
+        allows_ambiguous_paths: forward.allow_ambiguous_paths,
+        keys: key_fields(&document.limiter),
+    });
     if forward_auth.is_some() {
         check_forward_auth(&document.limiter)
             .map_err(|reason| format!("forward_auth: {reason}"))?;
@@ -85,6 +91,25 @@ fn check_forward_auth(limiter: &LimiterConfig) -> Result<(), String> {
         }
         Ok(())
     })
+}
+
+/// The header fields that are keys of policies, which a question must not have twice.
+fn key_fields(limiter: &LimiterConfig) -> Vec<HeaderName> {
+    fn collect(key: &KeyConfig, fields: &mut Vec<HeaderName>) {
+        match key {
+            // A name that is not one is refused by the policy.
+            KeyConfig::ByHeader(name) => fields.extend(HeaderName::try_from(name)),
+            KeyConfig::All(keys) => keys.iter().for_each(|key| collect(key, fields)),
+            _ => {}
+        }
+    }
+    let mut fields = Vec::new();
+    for policy in limiter.policies.iter().filter(|policy| !policy.on_demand) {
+        if let Some(key) = &policy.key {
+            collect(key, &mut fields);
+        }
+    }
+    fields
 }
 
 fn reads_body(key: &KeyConfig) -> bool {

@@ -18,6 +18,7 @@ use tower::{Layer, ServiceExt};
 
 use crate::counts::Tally;
 use crate::live::Live;
+use crate::original::{Flaw, ForwardAuth};
 
 /// The status that the caller is to get, for a gateway that passes on no other than 401 and 403.
 const LIMIT_STATUS: HeaderName = HeaderName::from_static("x-limit-status");
@@ -25,12 +26,12 @@ const LIMIT_STATUS: HeaderName = HeaderName::from_static("x-limit-status");
 /// A router that answers every question.
 pub(crate) fn router(live: Arc<Live>) -> Router {
     let limited = RateLimitLayer::new(&live.limiter).layer(Passed);
-    let state = ForwardAuth { live, limited };
+    let state = Answerer { live, limited };
     Router::new().fallback(answer).with_state(state)
 }
 
 #[derive(Clone)]
-struct ForwardAuth {
+struct Answerer {
     live: Arc<Live>,
     limited: RateLimitService<Passed>,
 }
@@ -60,28 +61,33 @@ impl tower::Service<Request<()>> for Passed {
 }
 
 async fn answer(
-    State(auth): State<ForwardAuth>,
+    State(auth): State<Answerer>,
     ConnectInfo(gateway): ConnectInfo<SocketAddr>,
     question: axum::extract::Request,
 ) -> Response<Full<Bytes>> {
     let counts = &auth.live.counts;
-    let Some(form) = auth.live.gateways.load().forward_auth else {
-        return senseless("the configuration has no [forward_auth]");
+    let gateways = auth.live.gateways.load_full();
+    let Some(stated) = &gateways.forward_auth else {
+        return told("the configuration has no [forward_auth]");
     };
-    let mut request = match form.original(question.into_parts().0) {
+    let mut request = match stated.original(question.into_parts().0) {
         Ok(request) => request,
-        Err(reason) => {
+        Err(Flaw::Unstated(reason)) => {
             if counts.add(Tally::Invalid) {
                 tracing::warn!(
                     reason,
                     "a gateway asks about a request that it does not state"
                 );
             }
-            return senseless(&reason);
+            return told(&reason);
+        }
+        Err(Flaw::Ambiguous(reason)) => {
+            counts.add(Tally::Refused);
+            return stated.understood(told(&reason));
         }
     };
     request.extensions_mut().insert(PeerAddr(gateway));
-    let Ok(mut answer) = auth.limited.oneshot(request).await;
+    let Ok(answer) = auth.limited.oneshot(request).await;
     if answer.extensions().get::<Passed>().is_some() {
         counts.add(Tally::Passed);
         return answer;
@@ -94,19 +100,26 @@ async fn answer(
     } else {
         Tally::Refused
     });
-    if !form.passes_status_on() {
-        answer
-            .headers_mut()
-            .insert(LIMIT_STATUS, status.as_str().parse().unwrap_or(FORBIDDEN));
-        *answer.status_mut() = StatusCode::FORBIDDEN;
+    stated.understood(answer)
+}
+
+impl ForwardAuth {
+    /// A refusal in the form that the gateway understands.
+    fn understood(&self, mut refusal: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+        if !self.passes_status_on() {
+            let status = refusal.status().as_str().parse();
+            let headers = refusal.headers_mut();
+            headers.insert(LIMIT_STATUS, status.unwrap_or(FORBIDDEN));
+            *refusal.status_mut() = StatusCode::FORBIDDEN;
+        }
+        refusal
     }
-    answer
 }
 
 const FORBIDDEN: HeaderValue = HeaderValue::from_static("403");
 
 /// The answer to a question that makes no sense. No gateway lets a request pass by it.
-fn senseless(reason: &str) -> Response<Full<Bytes>> {
+fn told(reason: &str) -> Response<Full<Bytes>> {
     let mut answer = Response::new(Full::from(format!("{reason}\n")));
     *answer.status_mut() = StatusCode::BAD_REQUEST;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");

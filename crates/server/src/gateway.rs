@@ -72,9 +72,13 @@ impl Gateway {
         let read: Arc<Mutex<Option<Gateways>>> = Arc::default();
         let live: Arc<Mutex<Option<Arc<Live>>>> = Arc::default();
         let (read_now, live_now) = (Arc::clone(&read), Arc::clone(&live));
+        let live_read = Arc::clone(&live);
         let named = path.clone();
         let mut file = config::watch(path, move |text| {
             let (limiter, gateways) = crate::config::read_file(&named, text)?;
+            if let Some(live) = &*lock(&live_read) {
+                check_change(&live.gateways.load(), &gateways)?;
+            }
             *lock(&read_now) = Some(gateways);
             Ok::<_, String>(limiter)
         })
@@ -318,6 +322,15 @@ impl Future for Stopping {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.0).poll(cx).map(drop)
     }
+}
+
+/// Refuses a change that the gateway has to take part in: it asks as it asked before.
+fn check_change(now: &Gateways, next: &Gateways) -> Result<(), String> {
+    let form = |of: &Gateways| of.forward_auth.as_ref().map(|stated| stated.form);
+    if form(now) == form(next) {
+        return Ok(());
+    }
+    Err("[forward_auth]: the gateway that asks over HTTP changes with the next start of the server alone".to_owned())
 }
 
 /// The reason why a gateway cannot have a policy.

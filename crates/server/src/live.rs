@@ -4,7 +4,7 @@ use arc_swap::ArcSwap;
 use tollgate::Limiter;
 
 use crate::counts::Counters;
-use crate::original::Form;
+use crate::original::ForwardAuth;
 use crate::rules::Rules;
 
 /// The state that requests share.
@@ -20,6 +20,6 @@ pub(crate) struct Live {
 pub(crate) struct Gateways {
     /// The rules for Envoy.
     pub(crate) rules: Rules,
-    /// The kind of gateway that asks over HTTP, if one may.
-    pub(crate) forward_auth: Option<Form>,
+    /// The gateway that asks over HTTP, if one may.
+    pub(crate) forward_auth: Option<ForwardAuth>,
 }

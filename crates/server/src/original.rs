@@ -5,7 +5,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use serde::Deserialize;
 
 /// The fields in which a gateway states the original request, and the answers that it understands.
@@ -18,6 +18,25 @@ pub(crate) enum Form {
     Caddy,
     /// `ForwardAuth`.
     Traefik,
+}
+
+/// Forward auth as a configuration has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForwardAuth {
+    pub(crate) form: Form,
+    /// True if requests pass whose path services read in different ways.
+    pub(crate) allows_ambiguous_paths: bool,
+    /// The header fields that are keys. Services differ about which of two lines counts.
+    pub(crate) keys: Vec<HeaderName>,
+}
+
+/// The reason why a question is about no request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// The gateway does not state it.
+    Unstated(String),
+    /// Services can read it as another one, which has a limit.
+    Ambiguous(String),
 }
 
 /// The fields that a gateway sets, whatever its caller has sent.
@@ -55,30 +74,36 @@ impl Form {
             },
         }
     }
+}
 
+impl ForwardAuth {
     /// True if the caller gets the answer as it is. nginx answers 500 in place of every status but 401 and 403.
-    pub(crate) fn passes_status_on(self) -> bool {
-        self != Self::Nginx
+    pub(crate) fn passes_status_on(&self) -> bool {
+        self.form != Form::Nginx
     }
 
     /// The request that a question is about.
     ///
     /// # Errors
     ///
-    /// If the question does not state it: with the reason.
-    pub(crate) fn original(self, question: Parts) -> Result<Request<()>, String> {
+    /// If the question does not state it, or states one that services read in different ways: with the reason.
+    pub(crate) fn original(&self, question: Parts) -> Result<Request<()>, Flaw> {
         let mut headers = question.headers;
-        let fields = self.fields();
+        let fields = self.form.fields();
         let method = required(&mut headers, &fields.method)?;
-        let method = Method::from_bytes(method.as_bytes())
-            .map_err(|_| format!("{}: is not a method", fields.method))?;
+        // Some services take `post` for POST.
+        let method = Method::from_bytes(&method.as_bytes().to_ascii_uppercase())
+            .map_err(|_| Flaw::Unstated(format!("{}: is not a method", fields.method)))?;
         let target = required(&mut headers, &fields.target)?;
-        // Beginning with a slash, so that nothing in it is read as a host.
-        let target = Some(target.as_bytes())
-            .filter(|target| target.starts_with(b"/") || *target == b"*")
-            .and_then(|target| PathAndQuery::try_from(target).ok())
-            .ok_or_else(|| format!("{}: is not a path", fields.target))?;
+        let target = self.target(target.as_bytes(), &fields.target)?;
         let host = sole(&mut headers, &fields.host)?;
+        for name in &self.keys {
+            if headers.get_all(name).iter().count() > 1 {
+                return Err(Flaw::Ambiguous(format!(
+                    "{name}: is a key, and stands twice"
+                )));
+            }
+        }
         for name in DROPPED {
             headers.remove(name);
         }
@@ -94,16 +119,73 @@ impl Form {
         *request.headers_mut() = headers;
         Ok(request)
     }
+
+    fn target(&self, target: &[u8], field: &HeaderName) -> Result<PathAndQuery, Flaw> {
+        let unstated = || Flaw::Unstated(format!("{field}: is not a path"));
+        // Beginning with a slash, so that nothing in it is read as a host.
+        if !target.starts_with(b"/") && target != b"*" {
+            return Err(unstated());
+        }
+        let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
+        let path = &target[..end.unwrap_or(target.len())];
+        if let Some(what) = ambiguity(path).filter(|_| !self.allows_ambiguous_paths) {
+            return Err(Flaw::Ambiguous(format!(
+                "the path has {what}, and services read such paths in different ways"
+            )));
+        }
+        PathAndQuery::try_from(encoded(target)).map_err(|_| unstated())
+    }
 }
 
-fn required(headers: &mut HeaderMap, name: &HeaderName) -> Result<http::HeaderValue, String> {
-    sole(headers, name)?.ok_or_else(|| format!("{name}: is not stated"))
+/// The part of a path that one service resolves, decodes or cuts, and another takes as it is.
+fn ambiguity(path: &[u8]) -> Option<&'static str> {
+    let path = path.to_ascii_lowercase();
+    let has = |part: &[u8]| path.windows(part.len()).any(|bytes| bytes == part);
+    let is_dots = |segment: &[u8]| {
+        let rest = segment.strip_prefix(b"%2e").or(segment.strip_prefix(b"."));
+        rest.is_some_and(|rest| matches!(rest, b"" | b"." | b"%2e"))
+    };
+    if has(b"//") {
+        Some("two slashes")
+    } else if has(b"%2f") {
+        Some("an encoded slash")
+    } else if has(b"\\") || has(b"%5c") {
+        Some("a backslash")
+    } else if has(b";") || has(b"%3b") {
+        Some("a semicolon")
+    } else if has(b"%00") {
+        Some("a zero byte")
+    } else if path.split(|byte| *byte == b'/').any(is_dots) {
+        Some("a segment of dots")
+    } else {
+        None
+    }
+}
+
+/// A target in which the bytes are encoded that a URI cannot have. Gateways pass them on as they are.
+fn encoded(target: &[u8]) -> Vec<u8> {
+    const KEPT: &[u8] = b"-._~!$&'()*+,;=:@/?%#[]|^\\";
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut encoded = Vec::with_capacity(target.len());
+    for byte in target {
+        if byte.is_ascii_alphanumeric() || KEPT.contains(byte) {
+            encoded.push(*byte);
+        } else {
+            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+            encoded.extend([b'%', DIGITS[high], DIGITS[low]]);
+        }
+    }
+    encoded
+}
+
+fn required(headers: &mut HeaderMap, name: &HeaderName) -> Result<HeaderValue, Flaw> {
+    sole(headers, name)?.ok_or_else(|| Flaw::Unstated(format!("{name}: is not stated")))
 }
 
 /// Takes the value of a field, which must not have two: the gateway's may be the second.
-fn sole(headers: &mut HeaderMap, name: &HeaderName) -> Result<Option<http::HeaderValue>, String> {
+fn sole(headers: &mut HeaderMap, name: &HeaderName) -> Result<Option<HeaderValue>, Flaw> {
     if headers.get_all(name).iter().count() > 1 {
-        return Err(format!("{name}: is stated twice"));
+        return Err(Flaw::Unstated(format!("{name}: is stated twice")));
     }
     Ok(headers.remove(name))
 }
@@ -112,28 +194,37 @@ fn sole(headers: &mut HeaderMap, name: &HeaderName) -> Result<Option<http::Heade
 mod tests {
     use super::*;
 
-    fn original(form: Form, fields: &[(&str, &str)]) -> Result<Request<()>, String> {
+    fn asked(form: Form, fields: &[(&str, &str)]) -> Result<Request<()>, Flaw> {
+        let auth = ForwardAuth {
+            form,
+            allows_ambiguous_paths: false,
+            keys: vec![HeaderName::from_static("x-api-key")],
+        };
+        original(&auth, fields)
+    }
+
+    fn original(auth: &ForwardAuth, fields: &[(&str, &str)]) -> Result<Request<()>, Flaw> {
         let mut question = Request::get("/_limit").header("host", "127.0.0.1:8082");
         for (name, value) in fields {
             question = question.header(*name, *value);
         }
         let (parts, ()) = question.body(()).unwrap().into_parts();
-        form.original(parts)
+        auth.original(parts)
     }
 
     #[test]
     fn the_request_is_the_stated_one_and_keeps_its_fields_but_for_the_body() {
         let stated = [
             ("x-original-method", "DELETE"),
-            ("x-original-uri", "/a//b/../c?x=%41"),
+            ("x-original-uri", "/a/b%41/c?x=%41//.."),
             ("x-original-host", "shop.example"),
             ("x-api-key", "alice"),
             ("content-type", "application/grpc"),
             ("content-length", "7"),
         ];
-        let request = original(Form::Nginx, &stated).unwrap();
+        let request = asked(Form::Nginx, &stated).unwrap();
         assert_eq!(request.method(), Method::DELETE);
-        assert_eq!(request.uri(), "/a//b/../c?x=%41");
+        assert_eq!(request.uri(), "/a/b%41/c?x=%41//..");
         let names: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
         assert_eq!(names.len(), 2, "{names:?}");
         assert_eq!(request.headers()["host"], "shop.example");
@@ -163,12 +254,8 @@ mod tests {
                 &[method, ("x-forwarded-uri", "http://evil/")],
                 "x-forwarded-uri: is not a path",
             ),
-            (&[method, ("x-forwarded-uri", "//")], ""),
             (&[method, ("x-forwarded-uri", "*")], ""),
-            (
-                &[method, ("x-forwarded-uri", "/a b")],
-                "x-forwarded-uri: is not a path",
-            ),
+            (&[method, ("x-forwarded-uri", "/a b")], ""),
             // Those of another gateway state nothing.
             (
                 &[("x-original-method", "GET"), ("x-original-uri", "/")],
@@ -177,18 +264,78 @@ mod tests {
         ];
         for (fields, reason) in cases {
             for form in [Form::Caddy, Form::Traefik] {
-                let read = original(form, fields);
-                assert_eq!(read.err().unwrap_or_default(), *reason, "{fields:?}");
+                let read = asked(form, fields);
+                let expected = (!reason.is_empty()).then(|| Flaw::Unstated((*reason).to_owned()));
+                assert_eq!(read.err(), expected, "{fields:?}");
             }
         }
     }
 
     #[test]
     fn without_a_stated_host_there_is_none() {
-        let request = original(
+        let request = asked(
             Form::Caddy,
             &[("x-forwarded-method", "GET"), ("x-forwarded-uri", "/")],
         );
         assert!(!request.unwrap().headers().contains_key(HOST));
+    }
+
+    #[test]
+    fn a_request_that_services_read_in_different_ways_is_told_to_be_one() {
+        let method = ("x-forwarded-method", "POST");
+        for (path, what) in [
+            ("/x/../login", "a segment of dots"),
+            ("/./login", "a segment of dots"),
+            ("/x/%2E%2e/login", "a segment of dots"),
+            ("/x/.%2e", "a segment of dots"),
+            ("//shop/login", "two slashes"),
+            ("/api%2Fx", "an encoded slash"),
+            ("/\\shop/login", "a backslash"),
+            ("/x%5c..%5clogin", "a backslash"),
+            ("/login;a", "a semicolon"),
+            ("/login%3Ba", "a semicolon"),
+            ("/login%00", "a zero byte"),
+        ] {
+            let fields = [method, ("x-forwarded-uri", path)];
+            let told =
+                format!("the path has {what}, and services read such paths in different ways");
+            assert_eq!(
+                asked(Form::Caddy, &fields).err(),
+                Some(Flaw::Ambiguous(told)),
+                "{path}"
+            );
+            let lax = ForwardAuth {
+                form: Form::Caddy,
+                allows_ambiguous_paths: true,
+                keys: Vec::new(),
+            };
+            assert!(original(&lax, &fields).is_ok(), "{path}");
+        }
+        for path in [
+            "/",
+            "/login?x=//../%2f;",
+            "/a.b/..c/.d",
+            "/100%25",
+            "/a,b:c@d",
+        ] {
+            let fields = [method, ("x-forwarded-uri", path)];
+            assert!(asked(Form::Caddy, &fields).is_ok(), "{path}");
+        }
+        let target = ("x-forwarded-uri", "/");
+        let key = ("x-api-key", "alice");
+        let twice = asked(Form::Caddy, &[method, target, key, key]);
+        let told = "x-api-key: is a key, and stands twice".to_owned();
+        assert_eq!(twice.err(), Some(Flaw::Ambiguous(told)));
+    }
+
+    #[test]
+    fn a_target_that_is_not_a_uri_is_encoded_and_a_method_is_read_without_case() {
+        let fields = [
+            ("x-forwarded-method", "post"),
+            ("x-forwarded-uri", "/<a>`\"\u{e9}?{\"a\":1}"),
+        ];
+        let request = asked(Form::Caddy, &fields).unwrap();
+        assert_eq!(request.method(), Method::POST);
+        assert_eq!(request.uri(), "/%3Ca%3E%60%22%C3%A9?%7B%22a%22:1%7D");
     }
 }

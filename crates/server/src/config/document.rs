@@ -23,6 +23,8 @@ pub(super) struct Document {
 #[serde(deny_unknown_fields)]
 pub(super) struct ForwardAuthConfig {
     pub(super) gateway: Form,
+    #[serde(default)]
+    pub(super) allow_ambiguous_paths: bool,
 }
 
 /// A rule as it is written.
