@@ -30,7 +30,7 @@ const LINES: u64 = 5_000_000;
 const CALLERS: u32 = 1_000_000;
 /// The requests of each of a million callers, in one second.
 const EACH: u32 = 5;
-/// The same, so that the log has ten million lines.
+/// The requests of each caller in the log of ten million lines.
 const EACH_OF_TEN_MILLION: u32 = 10;
 
 /// The bounds of the project.

@@ -72,7 +72,7 @@ const EVERY_KIND: &str = r#"
     shadow = true
 "#;
 
-/// What the service knows of a request and its log has.
+/// The part of a request that the service knows and its log has.
 #[derive(Clone, Copy)]
 struct Weight(u64);
 

@@ -48,7 +48,7 @@ impl RateLimitService for Constant {
     }
 }
 
-/// What a round has shown.
+/// The figures of a round.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     per_second: f64,

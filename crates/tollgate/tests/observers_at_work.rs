@@ -264,7 +264,7 @@ fn an_observer_that_uses_the_limiter_whatever_it_hears_of_changes_nothing_for_ca
     assert_eq!(*heard.lock().unwrap(), HashSet::from(CAUSES));
 }
 
-/// What a request holds is given back while the panic unwinds, and its observer panics then.
+/// A held place is given back while the panic unwinds, and its observer panics then.
 #[tokio::test]
 async fn an_observer_that_panics_while_a_handler_s_panic_unwinds_ends_no_process() {
     let observed = Limiter::builder().observe(|_: &Event<'_>| resume_unwind(Box::new("a defect")));

@@ -9,7 +9,7 @@ pub(super) struct Checked {
     pub(super) covered: Vec<Covered>,
     pub(super) never_pass: Vec<String>,
     pub(super) registered: Vec<String>,
-    /// What changes for callers, if there is an old file.
+    /// The changes for callers, if there is an old file.
     pub(super) changes: Option<Vec<String>>,
 }
 
@@ -17,6 +17,6 @@ pub(super) struct Checked {
 pub(super) struct Described {
     pub(super) name: String,
     pub(super) is_trial: bool,
-    /// What is said, each with its name.
+    /// The statements, each with its name.
     pub(super) facts: Vec<(&'static str, String)>,
 }

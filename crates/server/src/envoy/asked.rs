@@ -48,7 +48,7 @@ struct Charge {
     stated: Option<Stated>,
 }
 
-/// What a descriptor means by the rules.
+/// The meaning of a descriptor by the rules.
 struct Meant<'r> {
     found: Found<'r>,
     hits: u64,

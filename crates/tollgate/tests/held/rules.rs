@@ -1,4 +1,4 @@
-//! What a limit says of itself: its refusals, its trials, its failure rule, and the limits that cannot be.
+//! The words of a limit about itself: its refusals, its trials, its failure rule, and the limits that cannot be.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What only a socket shows: blanks and doubled lines as clients send them.
+//! Blanks and doubled lines as clients send them, which only a socket shows.
 
 use axum::Router;
 use axum::body::Body;

@@ -1,4 +1,4 @@
-//! What can be built, and the reasons for what cannot.
+//! The limiters that can be built, and the reasons for those that cannot.
 
 use std::time::Duration;
 
