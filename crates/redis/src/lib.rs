@@ -95,6 +95,8 @@ mod dispatch;
 mod error;
 mod examine;
 mod fleet;
+#[doc(hidden)]
+pub mod gateway;
 mod heartbeat;
 mod hello;
 mod holder;

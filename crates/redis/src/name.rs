@@ -69,6 +69,14 @@ impl Names {
         name
     }
 
+    /// The name of a state of a scope up to the identity, without a hash tag.
+    pub(crate) fn head(&self, scope: Scope) -> Name {
+        let mut head = self.prefix.clone().into_bytes();
+        head.push(b':');
+        write_head(&mut head, scope.policy(), scope.slot(), scope.unit());
+        head
+    }
+
     /// The pattern of all names of a scope. `*` is its only byte that has a meaning to `SCAN`.
     pub(crate) fn pattern(&self, scope: Scope) -> Name {
         let mut pattern = self.prefix.clone().into_bytes();

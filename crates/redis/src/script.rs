@@ -1,8 +1,8 @@
-//! The script, joined from the files in `lua/`, and its name on the server.
+//! The scripts, joined from the files in `lua/`, and their names on the server.
 
 use std::borrow::Cow;
 
-/// The files. Their order matters: a file uses the names of those before it.
+/// The files of this crate's own script. Their order matters: a file uses the names of those before it.
 const SOURCE: &str = concat!(
     include_str!("../lua/head.lua"),
     include_str!("../lua/alone.lua"),
@@ -32,7 +32,29 @@ const SOURCE: &str = concat!(
     include_str!("../lua/calendar.lua"),
     include_str!("../lua/once.lua"),
     include_str!("../lua/grant.lua"),
+    include_str!("../lua/deciding.lua"),
     include_str!("../lua/main.lua"),
+);
+
+/// The files of the script for gateways, which tells what came out of a request.
+pub(crate) const DECIDE_FORM: &str = concat!(
+    include_str!("../lua/head.lua"),
+    include_str!("../lua/decide_alone.lua"),
+    include_str!("../lua/shared.lua"),
+    include_str!("../lua/rules.lua"),
+    include_str!("../lua/waiting.lua"),
+    include_str!("../lua/warming.lua"),
+    include_str!("../lua/gcra.lua"),
+    include_str!("../lua/fixed_window.lua"),
+    include_str!("../lua/sliding_window.lua"),
+    include_str!("../lua/rolling_window.lua"),
+    include_str!("../lua/sliding_log.lua"),
+    include_str!("../lua/ban.lua"),
+    include_str!("../lua/interval_refill.lua"),
+    include_str!("../lua/calendar.lua"),
+    include_str!("../lua/deciding.lua"),
+    include_str!("../lua/standing.lua"),
+    include_str!("../lua/decide.lua"),
 );
 
 /// The one line in which the script asks for the time. Tests replace it.
@@ -56,13 +78,13 @@ impl Script {
     /// under the first of `key{0}`, `key{1}` … that is its own.
     #[cfg(any(test, feature = "test-clock"))]
     pub(crate) fn with_clock(key: &str) -> Self {
-        let virtual_clock = format!(
-            "local clock = {{ 0, redis.pcall('GET', '{key}') }} \
-             for n = 0, 63 do \
-               if type(clock[2]) ~= 'string' then clock[2] = redis.pcall('GET', '{key}{{' .. n .. '}}') end \
-             end"
-        );
-        Self::of(Cow::Owned(source().replace(CLOCK, &virtual_clock)))
+        Self::of(by_clock(&source(), key))
+    }
+
+    /// The script for gateways, likewise.
+    #[cfg(test)]
+    pub(crate) fn decide_form_with_clock(key: &str) -> Self {
+        Self::of(by_clock(&named("TOLLGATE_DECIDE_FORM", DECIDE_FORM), key))
     }
 
     pub(crate) fn source(&self) -> &str {
@@ -79,20 +101,36 @@ impl Script {
     }
 }
 
+#[cfg(any(test, feature = "test-clock"))]
+fn by_clock(source: &str, key: &str) -> Cow<'static, str> {
+    let virtual_clock = format!(
+        "local clock = {{ 0, redis.pcall('GET', '{key}') }} \
+         for n = 0, 63 do \
+           if type(clock[2]) ~= 'string' then clock[2] = redis.pcall('GET', '{key}{{' .. n .. '}}') end \
+         end"
+    );
+    Cow::Owned(source.replace(CLOCK, &virtual_clock))
+}
+
 #[cfg(not(any(test, feature = "test-clock")))]
 fn source() -> Cow<'static, str> {
     Cow::Borrowed(SOURCE)
 }
 
-/// In tests, the script in the file that `TOLLGATE_SCRIPT` names, if it names one: mutants of the script need no new build.
+#[cfg(any(test, feature = "test-clock"))]
+fn source() -> Cow<'static, str> {
+    named("TOLLGATE_SCRIPT", SOURCE)
+}
+
+/// In tests, the script in the file that this variable names, if it names one: mutants of the script need no new build.
 #[cfg(any(test, feature = "test-clock"))]
 #[expect(
     clippy::expect_used,
     reason = "a test that is to read another script fails without it"
 )]
-fn source() -> Cow<'static, str> {
-    std::env::var_os("TOLLGATE_SCRIPT").map_or(Cow::Borrowed(SOURCE), |file| {
-        Cow::Owned(std::fs::read_to_string(file).expect("TOLLGATE_SCRIPT names a script"))
+fn named(variable: &str, shipped: &'static str) -> Cow<'static, str> {
+    std::env::var_os(variable).map_or(Cow::Borrowed(shipped), |file| {
+        Cow::Owned(std::fs::read_to_string(file).expect("the variable names a script"))
     })
 }
 
@@ -106,8 +144,10 @@ mod tests {
 
     #[test]
     fn the_time_is_asked_for_once() {
-        assert_eq!(SOURCE.matches("'TIME'").count(), 1);
-        assert_eq!(SOURCE.matches(CLOCK).count(), 1);
+        for script in [SOURCE, DECIDE_FORM] {
+            assert_eq!(script.matches("'TIME'").count(), 1);
+            assert_eq!(script.matches(CLOCK).count(), 1);
+        }
     }
 
     /// The numbers that requests state lead to the rules by their places in this list.
@@ -161,23 +201,43 @@ mod tests {
     }
 
     #[test]
-    fn each_file_is_in_it_once() {
+    fn each_file_is_in_one_script_or_in_both_and_once() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua");
         let paths = fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().path());
-        let mut length = 0;
+        let mut lengths = [0; 2];
         for path in paths.filter(|path| path.extension().is_some_and(|kind| kind == "lua")) {
             let text = fs::read_to_string(&path).unwrap();
-            assert_eq!(SOURCE.matches(&text).count(), 1, "{}", path.display());
-            length += text.len();
+            let times = [SOURCE, DECIDE_FORM].map(|script| script.matches(&text).count());
+            assert!(times.contains(&1), "{}", path.display());
+            assert!(times.iter().all(|times| *times <= 1), "{}", path.display());
+            for (length, times) in lengths.iter_mut().zip(times) {
+                *length += times * text.len();
+            }
         }
-        assert_eq!(SOURCE.len(), length);
+        assert_eq!([SOURCE, DECIDE_FORM].map(str::len), lengths);
+    }
+
+    /// The page says how each script is joined.
+    #[test]
+    fn the_page_of_the_scripts_joins_the_files_in_their_order() {
+        let page = include_str!("../lua/README.md");
+        let joined = page.split("```\ncat ").skip(1).map(|behind| {
+            let (files, _) = behind.split_once('|').unwrap();
+            let files = files.split_whitespace().filter(|file| *file != "\\");
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua/");
+            let texts = files.map(|file| fs::read_to_string(format!("{folder}{file}")).unwrap());
+            texts.collect::<String>()
+        });
+        assert_eq!(joined.collect::<Vec<_>>(), [SOURCE, DECIDE_FORM]);
     }
 
     #[test]
-    fn it_is_portable() {
-        assert!(!SOURCE.starts_with("#!"));
-        assert!(!SOURCE.contains("math.random"));
+    fn they_are_portable() {
+        for script in [SOURCE, DECIDE_FORM] {
+            assert!(!script.starts_with("#!"));
+            assert!(!script.contains("math.random"));
+        }
     }
 }

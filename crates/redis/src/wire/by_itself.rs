@@ -5,6 +5,7 @@ mod calendars;
 mod calls;
 mod credits;
 mod debts;
+mod decide_form;
 mod refills;
 mod rests;
 mod warm_ups;

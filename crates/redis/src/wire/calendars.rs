@@ -23,7 +23,6 @@ pub(crate) struct Calendars {
 
 impl Calendars {
     /// The calendars at this time, in place of the system's.
-    #[cfg(test)]
     pub(super) fn at(time_us: u64) -> Self {
         Self {
             time_us: Some(time_us),

@@ -3,6 +3,7 @@
 //! The shipped script runs with its one `TIME` line replaced, so that time jumps forward and back. The virtual clock
 //! stands far in the future, so that no key expires meanwhile.
 
+mod decide_form;
 mod expiry;
 mod garbled;
 mod guarded_paths;

@@ -4,6 +4,7 @@
 //! these by core's own rule, which the script has applied as well.
 
 mod calendars;
+mod decide_form;
 #[cfg(feature = "fuzz")]
 pub mod forged;
 mod numbers;
@@ -17,6 +18,7 @@ mod by_itself;
 #[cfg(test)]
 mod differential;
 
+pub(crate) use self::decide_form::words as decide_form_words;
 pub(crate) use self::plan::{Call, MAX_KEYS, Plan};
 pub(crate) use self::reply::{Outcome, Reply, held_by_caller, replay};
 pub(crate) use self::request::{OwnedCharge, Request, Work};

@@ -114,9 +114,9 @@ const TELL: u8 = 5;
 const RELEASE: u8 = 6;
 const GRANT: u8 = 7;
 
-const ENFORCE: u8 = 0;
-const SHADOW: u8 = 1;
-const PROBE: u8 = 2;
+pub(super) const ENFORCE: u8 = 0;
+pub(super) const SHADOW: u8 = 1;
+pub(super) const PROBE: u8 = 2;
 
 impl Request {
     /// The placeholder of a request that has gone on.
@@ -510,7 +510,13 @@ fn put_receipt(out: &mut Words, receipt: &Receipt) {
 }
 
 /// The number of the algorithm, the mode, the cost and the quota's parameters.
-fn put_charge(out: &mut Words, mode: u8, cost: u64, quota: &Quota, calendars: &mut Calendars) {
+pub(super) fn put_charge(
+    out: &mut Words,
+    mode: u8,
+    cost: u64,
+    quota: &Quota,
+    calendars: &mut Calendars,
+) {
     match quota.unit() {
         Unit::Gcra => {
             let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
@@ -579,13 +585,13 @@ fn put_unit(out: &mut Words, unit: Unit) {
 }
 
 /// The drain of one unit of a GCRA budget: period/limit in lowest terms, in µs.
-struct Interval {
+pub(super) struct Interval {
     units: u64,
     denominator: u64,
 }
 
 impl Interval {
-    fn of(period_us: u64, limit: u64) -> Self {
+    pub(super) fn of(period_us: u64, limit: u64) -> Self {
         let divisor = gcd(limit, period_us);
         Self {
             units: period_us / divisor,
@@ -594,7 +600,7 @@ impl Interval {
     }
 
     /// The drain of `cost`, and the rest of a microsecond.
-    fn times(&self, cost: u64) -> (u64, u64) {
+    pub(super) fn times(&self, cost: u64) -> (u64, u64) {
         let units = u128::from(cost) * u128::from(self.units);
         let denominator = u128::from(self.denominator);
         let whole = |number| u64::try_from(number).unwrap_or(u64::MAX);
