@@ -169,6 +169,21 @@ impl Server {
         set.arg(KEY).arg(value).exec(&mut self.redis).unwrap();
     }
 
+    /// Says that calls of one charge and of two find no state in this value, show it as an empty text, and leave it as it is.
+    #[track_caller]
+    fn takes_for_foreign(&mut self, quota: &Quota, value: &[u8]) {
+        self.put_state(value);
+        for costs in [&[1][..], &[1, 1]] {
+            let reply = self.send(&request(quota, Mode::Enforce, costs));
+            let Value::BulkString(text) = reply else {
+                panic!("{reply:?}");
+            };
+            let end = &text[text.len() - 3..];
+            assert_eq!(end, [0, 0x91, 0xa0], "{quota}: {text:?}, {value:?}");
+        }
+        assert_eq!(self.state(), value, "{quota}");
+    }
+
     fn state_if_any(&mut self) -> Option<Vec<u8>> {
         redis::cmd("GET").arg(KEY).query(&mut self.redis).unwrap()
     }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use redis::Value;
-use tollgate_core::{Mode, Quota};
+use tollgate_core::Quota;
 
-use super::{KEY, SECOND, START, Server, request};
+use super::{SECOND, START, Server};
 
 #[test]
 fn a_rest_that_another_denominator_left_is_never_read_as_a_smaller_fraction() {
@@ -89,22 +88,7 @@ fn a_point_between_two_microseconds_is_no_state_to_any_path() {
         let point = f64::from_le_bytes(value[1..9].try_into().unwrap());
         for moved in [point + 0.5, point - 0.5, -point, 2_f64.powi(53), f64::NAN] {
             value[1..9].copy_from_slice(&moved.to_le_bytes());
-            let mut set = redis::cmd("SET");
-            set.arg(KEY).arg(&value).exec(&mut server.redis).unwrap();
-
-            // when a charge asks for it alone, and in a call of two charges
-            let replies = [&[1][..], &[1, 1]]
-                .map(|costs| server.send(&request(&quota, Mode::Enforce, costs)));
-
-            // then an empty text stands for it, and it is unchanged
-            for reply in replies {
-                let Value::BulkString(text) = reply else {
-                    panic!("{reply:?}");
-                };
-                let end = &text[text.len() - 3..];
-                assert_eq!(end, [0, 0x91, 0xa0], "{quota}, {moved}: {text:?}");
-            }
-            assert_eq!(server.state(), value, "{quota}, {moved}");
+            server.takes_for_foreign(&quota, &value);
         }
     }
 }
