@@ -117,7 +117,7 @@ local function rolling_window_stands(state, quota, cost)
     wait = NEVER
   end
   -- The oldest first. The last one that counts is the newest.
-  for age = min(buckets, newest + 1) - 1, 0, -1 do
+  for age = buckets - 1, 0, -1 do
     local count = state[(newest - age) % buckets]
     if count > 0 then
       reset = expires_after(age)
@@ -163,7 +163,7 @@ end
 
 local function interval_refill_stands(state, quota, cost)
   local ahead, count, limit, burst = state.ahead, state.count, quota.limit, quota.burst
-  local part, refills, wait = min(count, limit), 0, 0
+  local part, wait = min(count, limit), 0
   local function until_refill(number)
     return (state.window + number) * quota.period + quota.offset - now
   end
@@ -171,12 +171,8 @@ local function interval_refill_stands(state, quota, cost)
     wait = NEVER
   elseif cost > 0 then
     local room = burst - cost - part
-    if room < 0 then
-      -- When nothing is owed any more.
-      refills = ahead + 1
-    else
-      refills = ahead - floor(room / limit)
-    end
+    -- If less than the part has room, all that is owed must have come.
+    local refills = room < 0 and ahead + 1 or ahead - floor(room / limit)
     if refills > 0 then
       wait = until_refill(refills - 1)
     end

@@ -70,6 +70,12 @@ BANS = ("tollgate_redis", ("wire::differential::guarded_paths::", "wire::differe
 LEAN = ("tollgate_redis", ("wire::differential::lean_paths::", "wire::differential::ids_are"), None)
 CALENDAR = ("tollgate_redis", ("wire::differential::windows_of_calendars",), "2000")
 WARMING = ("tollgate_redis", ("wire::differential::what_warms_up",), None)
+# Files of the script for gateways alone, which nothing else reads.
+FORM = [
+    ("tollgate_redis", ("by_itself::decide_form::", "gateway::vectors::"), None),
+    ("tollgate_redis", ("differential::decide_form::",), "400"),
+    ("tollgate_redis", ("differential::decide_form::",), None),
+]
 # By the first word of the file's name.
 OWN = {
     "held": HELD,
@@ -109,10 +115,20 @@ SWAPS = [
 ]
 
 
-def files():
-    """The files of the script, in their order."""
+def scripts():
+    """The files of both scripts, in their order, by the variable in which a test finds a script."""
     source = (ROOT / "crates/redis/src/script.rs").read_text()
-    return re.findall(r'include_str!\("\.\./lua/(\w+\.lua)"\)', source)
+    parts = source.split("const DECIDE_FORM")
+    found = [re.findall(r'include_str!\("\.\./lua/(\w+\.lua)"\)', part) for part in parts]
+    return {"TOLLGATE_SCRIPT": found[0], "TOLLGATE_DECIDE_FORM": found[1]}
+
+
+SCRIPTS = scripts()
+
+
+def variable_of(name):
+    """The script that is changed with a file: the first, if both have it."""
+    return next(variable for variable, files in SCRIPTS.items() if name in files or not name)
 
 
 def code_of(line):
@@ -136,6 +152,8 @@ def changed(line):
 
 def first_of(mutant):
     """The suites that it runs against first."""
+    if variable_of(mutant[0]) == "TOLLGATE_DECIDE_FORM":
+        return FORM
     suites = FIRST[:LOOKS] if is_explained(mutant) else FIRST
     own = OWN.get(re.split(r"[._]", mutant[0])[0])
     return [own, *suites] if own else suites
@@ -154,7 +172,8 @@ def mutants(tree, only):
 def script(tree, name, number, mutant):
     """The whole script with one line changed."""
     whole = []
-    for other, lines in tree.items():
+    for other in SCRIPTS[variable_of(name)]:
+        lines = tree[other]
         whole += [*lines[:number], mutant, *lines[number + 1 :]] if other == name else lines
     return "\n".join(whole) + "\n"
 
@@ -179,7 +198,8 @@ def executables(folder):
 def is_noticed(suite, programs, source, patience):
     name, tests, steps = suite
     program, folder = programs[name]
-    environment = dict(os.environ, TOLLGATE_SCRIPT=source, CARGO_MANIFEST_DIR=str(folder))
+    variable, file = source
+    environment = dict(os.environ, CARGO_MANIFEST_DIR=str(folder), **{variable: file})
     if steps:
         environment["TOLLGATE_STEPS"] = steps
     told = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
@@ -226,7 +246,8 @@ def main():
     arguments.add_argument("--list", action="store_true")
     given = arguments.parse_args()
 
-    tree = {name: (LUA / name).read_text().splitlines() for name in files()}
+    names = dict.fromkeys(name for files in SCRIPTS.values() for name in files)
+    tree = {name: (LUA / name).read_text().splitlines() for name in names}
     chosen = list(mutants(tree, given.only))[given.skip :: given.every]
     if given.list:
         for name, number, line, mutant in chosen:
@@ -237,24 +258,24 @@ def main():
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
         programs, place = executables(folder), threading.local()
 
-        def source(text):
-            """A file of this thread's own that holds the script."""
+        def source(name, text):
+            """A file of this thread's own that holds the script, and the variable that is to name it."""
             if not hasattr(place, "file"):
                 place.file = os.path.join(folder, f"script-{threading.get_ident()}.lua")
             Path(place.file).write_text(text)
-            return place.file
+            return variable_of(name), place.file
 
         patience = {}
 
         def prepare(suites):
             for suite in suites:
                 began = time.monotonic()
-                if all(is_noticed(suite, programs, source(script(tree, "", 0, "")), 600) for _ in range(3)):
+                if all(is_noticed(suite, programs, source("", script(tree, "", 0, "")), 600) for _ in range(3)):
                     sys.exit(f"{suite[0]} fails with the scripts as they stand: nothing can be learned from mutants")
                 patience[suite] = PATIENCE * (1 + time.monotonic() - began)
 
         def noticed_by(mutant, suites):
-            file = source(script(tree, mutant[0], mutant[1], mutant[3]))
+            file = source(mutant[0], script(tree, mutant[0], mutant[1], mutant[3]))
             return next((suite[0] for suite in suites if is_noticed(suite, programs, file, patience[suite])), None)
 
         def first(mutant):
@@ -263,12 +284,14 @@ def main():
         def last(mutant):
             if is_explained(mutant):
                 return mutant, "explained"
+            if variable_of(mutant[0]) == "TOLLGATE_DECIDE_FORM":
+                return mutant, "SURVIVED"
             return mutant, next((by for suite in LAST if (by := twice(mutant, suite))), "SURVIVED")
 
         def twice(mutant, suite):
             return noticed_by(mutant, [suite]) and noticed_by(mutant, [suite])
 
-        prepare([*dict.fromkeys(OWN.values()), *FIRST])
+        prepare([*dict.fromkeys(OWN.values()), *FIRST, *FORM])
         table, left = {name: Counter() for name in tree}, []
         for done, (mutant, by) in enumerate(pool.map(first, chosen), 1):
             if by:

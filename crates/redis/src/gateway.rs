@@ -3,6 +3,9 @@
 //!
 //! For the commands that make the configuration of a gateway. Not for programs: they have [`RedisBackend`](crate::RedisBackend).
 
+#[cfg(test)]
+mod vectors;
+
 use tollgate_core::{Charge, Scope, Timestamp};
 
 use crate::name::Names;

@@ -1,6 +1,8 @@
 //! The decide form against core: each reply says what core decides, and the states are those of core. Between its calls come those
 //! of this crate's own client, on the same states.
 
+mod edges;
+
 use std::time::Duration;
 
 use tollgate_core::{
