@@ -134,7 +134,7 @@ impl Finding {
 pub(crate) fn doctor(asked: &DoctorArguments) -> Result<Report, Failure> {
     let builder = asked.redis.builder()?;
     let examined = runtime()?.block_on(builder.examine());
-    let examined = examined.map_err(Failure::unreachable)?;
+    let examined = examined.map_err(Failure::unconnected)?;
     let parts = parts(&examined);
     let all = || parts.iter().flat_map(|(_, findings)| findings);
     let count = |grade| all().filter(|finding| finding.grade == grade).count();

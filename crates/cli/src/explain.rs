@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Collected, Full};
 use tollgate::key::KeyMissing;
 use tollgate::{Backend, Cause, Event, Key, MemoryBackend, Policy, RateLimitLayer};
@@ -27,6 +27,7 @@ use crate::redis::runtime;
 
 /// The answer to a request, and how it came about.
 struct Explanation {
+    method: Method,
     limits: Limits,
     policies: Vec<Account>,
     record: Record,
@@ -121,6 +122,7 @@ pub(crate) fn run(asked: &ExplainArguments) -> Result<String, Failure> {
     });
     let mut policies: Vec<_> = accounts.collect();
 
+    let method = request.method().clone();
     let layer = RateLimitLayer::new(limiter);
     let answer = runtime.block_on(answer(layer.layer(Served), request.map(drop), &record));
 
@@ -135,6 +137,7 @@ pub(crate) fn run(asked: &ExplainArguments) -> Result<String, Failure> {
         return Err(failure);
     }
     let explanation = Explanation {
+        method,
         limits,
         policies,
         record,

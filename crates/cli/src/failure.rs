@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tollgate::ConnectError;
+
 /// The exit code for a file that is invalid or cannot be read, and for a server that cannot be asked.
 const INVALID: u8 = 1;
 /// The exit code for arguments that make no sense. It is clap's own.
@@ -32,6 +34,14 @@ impl Failure {
             cause = error.source();
         }
         Self::invalid(message)
+    }
+
+    /// A backend that does not come: its server cannot be asked, or a setting makes no sense. Those of certificates are files.
+    pub(crate) fn unconnected(error: ConnectError) -> Self {
+        match error.setting_name() {
+            Some(name) if !name.contains("certificate") => Self::usage(error),
+            _ => Self::unreachable(error),
+        }
     }
 
     /// Arguments that make no sense.

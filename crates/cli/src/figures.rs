@@ -104,15 +104,18 @@ pub(crate) fn left(remaining: u64, limit: u64) -> String {
     format!("{} of {} left", grouped(remaining), grouped(limit))
 }
 
-/// `12.34 %` of a whole; a share that is not nothing is never shown as nothing.
+/// `12.34 %` of a whole, rounded to the nearest. A share that is not nothing is never shown as nothing, and one that is not all never
+/// as all: both are what an operator looks for.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return "0 %".to_owned();
     }
-    let hundredths = u128::from(part) * 10_000 / u128::from(whole);
+    let (part, whole) = (u128::from(part), u128::from(whole));
+    let hundredths = (part * 10_000 + whole / 2) / whole;
     match hundredths {
         0 => "under 0.01 %".to_owned(),
-        10_000 => "100 %".to_owned(),
+        10_000 if part == whole => "100 %".to_owned(),
+        10_000 if part < whole => "over 99.99 %".to_owned(),
         _ => format!("{}.{:02} %", hundredths / 100, hundredths % 100),
     }
 }
@@ -188,7 +191,7 @@ pub(crate) fn about(time: Duration) -> String {
     }
 }
 
-/// The share in parts of a million. A share that is not nothing is never nothing.
+/// The share in parts of a million, as bars have it. A share that is not nothing is never nothing.
 pub(crate) fn millionths(part: u64, whole: u64) -> u64 {
     let share = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
     u64::try_from(share)
@@ -271,10 +274,32 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_rounded_and_neither_nothing_nor_all_unless_they_are() {
+        for (part, whole, words) in [
+            (0, 0, "0 %"),
+            (0, 7, "0 %"),
+            (1, 1_000_000, "under 0.01 %"),
+            (49, 1_000_000, "under 0.01 %"),
+            (50, 1_000_000, "0.01 %"),
+            (4, 10_000, "0.04 %"),
+            (1, 3, "33.33 %"),
+            (2, 3, "66.67 %"),
+            (1_234, 10_000, "12.34 %"),
+            (12_345, 100_000, "12.35 %"),
+            (9_996, 10_000, "99.96 %"),
+            (999_949, 1_000_000, "99.99 %"),
+            (999_950, 1_000_000, "over 99.99 %"),
+            (u64::MAX - 1, u64::MAX, "over 99.99 %"),
+            (7, 7, "100 %"),
+            (3, 2, "150.00 %"),
+        ] {
+            assert_eq!(percent(part, whole), words, "{part} of {whole}");
+        }
+    }
+
+    #[test]
     fn numbers_are_written_for_people() {
         assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(percent(1, 1_000_000), "under 0.01 %");
-        assert_eq!(percent(1_234, 10_000), "12.34 %");
         assert_eq!(moment(971_211_336_000_000), "2000-10-10 20:55:36");
         assert_eq!(duration(2_500_000), "2.500 s");
         for (us, words) in [

@@ -31,6 +31,7 @@ mod fleet;
 mod install;
 mod limits;
 mod log;
+mod method;
 mod outputs;
 mod peer;
 mod picture;

@@ -102,11 +102,9 @@ impl Limits {
         adjust: impl Fn(&mut LimiterConfig) + Send + Sync + 'static,
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Result<Self, ReloadError> {
-        let is_json = path
-            .extension()
-            .is_some_and(|extension| extension == "json");
+        let named = path.to_owned();
         let read = move |text: &str| {
-            let mut config = parse(text, is_json)?;
+            let mut config = parse(text, &named)?;
             adjust(&mut config);
             Ok::<_, String>(config)
         };
@@ -142,12 +140,28 @@ impl Limits {
     }
 }
 
-fn parse(text: &str, is_json: bool) -> Result<LimiterConfig, String> {
-    if is_json {
-        serde_json::from_str(text).map_err(|error| error.to_string())
-    } else {
-        toml::from_str(text).map_err(|error| error.to_string())
+fn parse(text: &str, path: &Path) -> Result<LimiterConfig, String> {
+    let has_extension = |name: &str| path.extension().is_some_and(|extension| extension == name);
+    if has_extension("json") {
+        return serde_json::from_str(text).map_err(|error| error.to_string());
     }
+    toml::from_str(text).map_err(|error| {
+        let error = error.to_string();
+        let tables = ["envoy", "forward_auth"].map(|table| format!("unknown field `{table}`"));
+        let is_of_gateways = has_extension("yaml")
+            || has_extension("yml")
+            || tables.iter().any(|unknown| error.contains(unknown));
+        match is_of_gateways {
+            true => format!("{}\n{}", error.trim_end(), instead(path)),
+            false => error,
+        }
+    })
+}
+
+/// The verb that reads the files of gateways.
+fn instead(path: &Path) -> String {
+    let path = path.display();
+    format!("a file of gateways is looked at by `tollgate serve {path} --check`")
 }
 
 /// Every name that the policies want registered, once for each policy and kind.

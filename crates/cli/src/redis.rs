@@ -95,7 +95,7 @@ impl RedisArguments {
         let builder = self.builder()?;
         let runtime = runtime()?;
         let backend = runtime.block_on(builder.connect());
-        Ok((runtime, backend.map_err(Failure::unreachable)?))
+        Ok((runtime, backend.map_err(Failure::unconnected)?))
     }
 
     /// The backend of a verb that asks once, before it connects.

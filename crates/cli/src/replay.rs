@@ -273,6 +273,11 @@ impl Replay {
         self.put_caller(entry);
         decided.refused = None;
         if self.is_by_address {
+            // Such a request is answered before any layer sees it.
+            decided.is_unroutable = !is_plain(entry) && self.put(entry).is_none();
+            if decided.is_unroutable {
+                return Ok(());
+            }
             if self.is_denied(entry)? {
                 decided.refused = Some((0, Some(self.caller(entry.caller))));
             }
@@ -406,6 +411,29 @@ impl Replay {
         Some(())
     }
 }
+
+/// True for a request that any server routes, by what almost all requests consist of; for others, the question is open.
+#[inline]
+fn is_plain(entry: &Entry<'_>) -> bool {
+    let is_of_method = |byte: &u8| byte.is_ascii_uppercase();
+    let is_of_target = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'/' | b'-' | b'.' | b'_' | b'?' | b'=' | b'&' | b'%')
+    };
+    let is_of_field = |byte: &u8| matches!(byte, b' '..=b'~');
+    let is_field = |value: Option<&[u8]>| value.is_none_or(|value| value.iter().all(is_of_field));
+    !entry.method.is_empty()
+        && entry.method.iter().all(is_of_method)
+        && entry.target.starts_with(b"/")
+        && entry.target.len() <= LONGEST_PLAIN
+        && entry.target.iter().all(is_of_target)
+        && is_field(entry.host.as_deref())
+        && is_field(entry.user_agent())
+        && entry.headers.is_empty()
+}
+
+/// The longest target of which it is said without a closer look that a server routes it.
+const LONGEST_PLAIN: usize = 2_048;
 
 /// Counts a decision for the tier of its caller. A policy decides once for each of its quotas.
 fn count_tier(

@@ -132,7 +132,7 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
 /// The backend of a server, with the deadlines and connections of the library.
 async fn connected(redis: &RedisArguments) -> Result<RedisBackend, Failure> {
     let builder = redis.servers()?.client_name("tollgate-serve");
-    builder.connect().await.map_err(Failure::unreachable)
+    builder.connect().await.map_err(Failure::unconnected)
 }
 
 /// Installs the recorder of metrics, whose page this writes.

@@ -19,8 +19,9 @@ use self::frontier::{Choice, Point};
 use self::trial::Trial;
 use crate::arguments::{Counted, Identify, SuggestArguments};
 use crate::failure::Failure;
+use crate::figures::counted;
 use crate::log::{Entry, Reading, read};
-use crate::{outputs, picture};
+use crate::{method, outputs, picture};
 
 /// The limits that a log suggests, and the facts that they come from.
 struct Suggestion {
@@ -29,6 +30,8 @@ struct Suggestion {
     requests: u64,
     /// Those of them that name no caller.
     unidentified: u64,
+    /// The words about requests that are not among them because of the case of a method.
+    other_case: Option<String>,
     /// Those that have no cost, if costs count.
     without_cost: u64,
     first_us: u64,
@@ -51,10 +54,11 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
         ));
     }
     let mut callers = Callers::default();
-    let mut without_cost = 0;
+    let (mut without_cost, mut other_case) = (0, 0);
     let (mut requests, mut unidentified, mut first_us, mut last_us) = (0, 0, u64::MAX, 0);
     let reading = read(&asked.log, &terms, &mut |entry, _line, _number| {
         if !filter.covers(entry) {
+            other_case += u64::from(filter.covers_in_other_case(entry));
             return Ok(());
         }
         requests += 1;
@@ -72,8 +76,12 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
             0 => String::new(),
             _ => format!(", of which {unidentified} have no such identity"),
         };
+        let case = match filter.case_words(other_case) {
+            Some(words) => format!("; {words}"),
+            None => String::new(),
+        };
         return Err(Failure::invalid(format_args!(
-            "{}: fewer than two callers in {requests} requests that were asked about{nameless}; half of them would serve to check the other half",
+            "{}: fewer than two callers in {requests} requests that were asked about{nameless}; half of them would serve to check the other half{case}",
             asked.log.display()
         )));
     }
@@ -109,6 +117,7 @@ pub(crate) fn run(asked: &SuggestArguments) -> Result<String, Failure> {
         reading,
         requests,
         unidentified,
+        other_case: filter.case_words(other_case),
         without_cost,
         first_us,
         last_us,
@@ -153,10 +162,31 @@ impl Filter {
                 .methods
                 .iter()
                 .any(|method| method.as_bytes() == &*entry.method);
-        let has_path = self.paths.is_empty()
+        has_method && self.covers_path(entry)
+    }
+
+    fn covers_path(&self, entry: &Entry<'_>) -> bool {
+        self.paths.is_empty()
             || std::str::from_utf8(entry.path())
-                .is_ok_and(|path| self.paths.iter().any(|pattern| pattern.covers(path)));
-        has_method && has_path
+                .is_ok_and(|path| self.paths.iter().any(|pattern| pattern.covers(path)))
+    }
+
+    /// True for a request that only the case of a method keeps from being asked about.
+    fn covers_in_other_case(&self, entry: &Entry<'_>) -> bool {
+        let is_its = |upper: &str| upper.as_bytes() == &*entry.method;
+        let mut methods = self.methods.iter();
+        methods.any(|method| method::meant(method, is_its).is_some()) && self.covers_path(entry)
+    }
+
+    fn case_words(&self, requests: u64) -> Option<String> {
+        let mut methods = self.methods.iter();
+        let (method, upper) = methods
+            .find_map(|method| Some((method, method::meant(method, |_any| true)?)))
+            .filter(|_| requests > 0)?;
+        let requests = counted(requests, "request");
+        Some(format!(
+            "methods are case-sensitive: --method {method} is not {upper}, and so {requests} did not count"
+        ))
     }
 }
 

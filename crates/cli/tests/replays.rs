@@ -440,3 +440,29 @@ fn the_page_has_the_tables_of_tiers_costs_and_places() {
         assert!(page.contains(says), "{says}: {page}");
     }
 }
+
+#[test]
+fn a_target_that_no_server_routes_is_charged_by_no_policy_whatever_it_limits() {
+    let by_address = "policies = [{ name = \"api\", quotas = \"2/h\" }]";
+    let by_route =
+        "policies = [{ name = \"api\", quotas = \"2/h\", exempt_routes = [\"/health\"] }]";
+    let target = |target: &str| line(0, "").replace("\"/\"", target);
+    let log = [
+        target(r#""/a<b>""#),
+        target(r#""no/path""#),
+        target(r#""/a|b""#),
+        target(r#""/\u0001""#),
+        target(r#""/~a:b@c;d!""#),
+        target(r#""/last""#),
+    ];
+    for limits in [by_address, by_route] {
+        let case = Case::of(limits, log.concat());
+        let report = case.json(&[]);
+        assert_eq!(report["unroutable"], 3, "{limits}: {report:#}");
+        assert_eq!(
+            report["replay"]["policies"][0]["covered"], 3,
+            "{limits}: {report:#}"
+        );
+        assert_eq!(case.refused(&[]), [6], "{limits}");
+    }
+}

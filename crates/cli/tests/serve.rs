@@ -194,7 +194,7 @@ fn the_program_says_why_it_does_not_start() {
     assert_eq!(status, Some(1));
     assert!(said.contains("--listen 192.0.2.1:1: "), "{said}");
     let (status, said) = outcome(&[file, "--redis", "http://localhost"]);
-    assert_eq!(status, Some(1));
+    assert_eq!(status, Some(2));
     assert!(
         said.contains("the Redis backend's url is not of the form"),
         "{said}"

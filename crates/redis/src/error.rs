@@ -26,13 +26,15 @@ use crate::trust;
 /// ```
 pub struct ConnectError {
     message: String,
+    setting: Option<&'static str>,
     failure: Option<BackendError>,
 }
 
 impl ConnectError {
-    pub(crate) fn setting(name: &str, problem: &str) -> Self {
+    pub(crate) fn setting(name: &'static str, problem: &str) -> Self {
         Self {
             message: format!("the Redis backend's {name} {problem}"),
+            setting: Some(name),
             failure: None,
         }
     }
@@ -46,6 +48,7 @@ impl ConnectError {
         );
         Self {
             message,
+            setting: None,
             failure: Some(failure),
         }
     }
@@ -54,6 +57,21 @@ impl ConnectError {
     #[must_use]
     pub fn kind(&self) -> Option<FailureKind> {
         self.failure.as_ref().map(BackendError::kind)
+    }
+
+    /// The setting that was invalid, as the message names it: `url`, `prefix`, `certificate_authority` and others.
+    ///
+    /// ```
+    /// use tollgate::RedisBackend;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let error = RedisBackend::connect("127.0.0.1:6379").await.unwrap_err();
+    /// assert_eq!(error.setting_name(), Some("url"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn setting_name(&self) -> Option<&str> {
+        self.setting
     }
 }
 

@@ -51,7 +51,7 @@ fn policy(account: &Account, explanation: &Explanation) -> Option<Value> {
         Some(untouched) => untouched.key.as_ref(),
         None => questions.first().map(|question| &question.key),
     };
-    let not_asked = not_asked(account, config, !questions.is_empty());
+    let not_asked = not_asked(account, config, !questions.is_empty(), &explanation.method);
     // A policy that does not cover the request has no question to it.
     let budgets = questions.iter().filter(|it| it.is_of_quota());
     let banned = questions.iter().find_map(|it| it.banned_for());

@@ -1,5 +1,6 @@
 //! The explanation for people.
 
+use http::Method;
 use tollgate::config::PolicyConfig;
 use tollgate::{BannedCaller, Cause, Key, KeyKind};
 use tollgate_limiter::transport::Unmet;
@@ -8,6 +9,7 @@ use super::{Account, Explanation, Outcome};
 use crate::arguments::ExplainArguments;
 use crate::figures::{about, grouped};
 use crate::limits::Registered;
+use crate::method;
 use crate::policy_words;
 use crate::recorder::Question;
 
@@ -55,7 +57,7 @@ fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>)
     let mut say = |name: &str, words: &str| lines.push(format!("  {name:<10} {words}"));
     let questions = explanation.record.questions.iter();
     let questions: Vec<_> = questions.filter(|it| it.policy == name).collect();
-    if let Some(why) = not_asked(account, config, !questions.is_empty()) {
+    if let Some(why) = not_asked(account, config, !questions.is_empty(), &explanation.method) {
         say("not asked", &why);
         let untouched = account.untouched.as_ref();
         if let Some(key) = untouched.and_then(|untouched| untouched.key.as_ref()) {
@@ -88,6 +90,7 @@ pub(super) fn not_asked(
     account: &Account,
     config: &PolicyConfig,
     has_questions: bool,
+    method: &Method,
 ) -> Option<String> {
     if let Some(untouched) = &account.untouched {
         return Some(match &account.missing {
@@ -98,7 +101,9 @@ pub(super) fn not_asked(
             _ => untouched_words(untouched.cause).to_owned(),
         });
     }
-    let unmet = account.unmet.map(|unmet| unmet_words(unmet, config));
+    let unmet = account
+        .unmet
+        .map(|unmet| unmet_words(unmet, config, method));
     unmet.or_else(|| (!has_questions).then(|| REFUSED_BEFORE.to_owned()))
 }
 
@@ -134,7 +139,7 @@ fn untouched_words(cause: Cause) -> &'static str {
     }
 }
 
-fn unmet_words(unmet: Unmet, config: &PolicyConfig) -> String {
+fn unmet_words(unmet: Unmet, config: &PolicyConfig, of_request: &Method) -> String {
     match unmet {
         Unmet::OnDemand => "only the service's code charges it, by its name".to_owned(),
         Unmet::Messages => "it charges messages of streams, and no requests".to_owned(),
@@ -144,7 +149,16 @@ fn unmet_words(unmet: Unmet, config: &PolicyConfig) -> String {
             format!("the path is not {}", routes.join(" or "))
         }
         Unmet::ExemptPath => format!("the path is exempt: {}", config.exempt_routes.join(", ")),
-        Unmet::Method => format!("the method is not {}", config.methods.join(" or ")),
+        Unmet::Method => {
+            let names = config.methods.join(" or ");
+            let is_named = |upper: &str| config.methods.iter().any(|name| name == upper);
+            match method::meant(of_request.as_str(), is_named) {
+                Some(upper) => format!(
+                    "the method is not {names}: methods are case-sensitive, and {of_request} is not {upper}"
+                ),
+                None => format!("the method is not {names}"),
+            }
+        }
         Unmet::ExemptMethod => {
             format!("the method is exempt: {}", config.exempt_methods.join(", "))
         }

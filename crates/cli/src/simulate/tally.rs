@@ -89,7 +89,8 @@ impl Tally {
         self.timeline
             .count(entry.time_us, decided.refused.is_some());
         if replay.is_by_address() {
-            self.policies[0].covered += 1;
+            self.unroutable += u64::from(decided.is_unroutable);
+            self.policies[0].covered += u64::from(!decided.is_unroutable);
         } else {
             self.count_policies(entry, decided);
         }

@@ -230,6 +230,9 @@ pub(super) fn doubts(asked: &SuggestArguments, suggestion: &Suggestion) -> Vec<S
             grouped(suggestion.unidentified)
         ));
     }
+    if let Some(words) = &suggestion.other_case {
+        say(format!("{}.", words.replacen("methods", "Methods", 1)));
+    }
     if suggestion.without_cost > 0 {
         say(format!(
             "Requests without a cost, which count as one unit: {}.",
