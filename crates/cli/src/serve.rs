@@ -1,5 +1,7 @@
 //! `tollgate serve`: answers gateways by a configuration file, for as long as it is not told to end.
 
+mod tls;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,27 +11,29 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tollgate::{LimiterBuilder, RedisBackend};
-use tollgate_server::Gateway;
+use tollgate_server::{Gateway, Listener, Tls};
 use tracing_subscriber::EnvFilter;
 
+use self::tls::TlsArguments;
 use crate::failure::Failure;
 use crate::redis::RedisArguments;
 
 /// Answers Envoy's rate limit service, and the questions of nginx, Caddy and Traefik, with the budgets of a file.
 ///
 /// The file is read again when it changes; if it is wrong then, what was before holds. Without --redis the budgets are in this
-/// process alone. RUST_LOG chooses what is logged, as in RUST_LOG=debug. Exit codes: 0 it was told to end; 1 the file is invalid,
+/// process alone. With --tls-cert gateways are answered over TLS alone; the status stays in the clear. RUST_LOG chooses what is logged, as in RUST_LOG=debug. Exit codes: 0 it was told to end; 1 the file is invalid,
 /// the fleet's Redis cannot be reached, or a socket fails; 2 the arguments make no sense.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tollgate serve gateway.toml --listen 0.0.0.0:8081 --redis redis://10.0.0.7:6379 --status 0.0.0.0:9090
   tollgate serve gateway.toml --forward-auth 127.0.0.1:8082
+  tollgate serve gateway.toml --listen 0.0.0.0:8081 --tls-cert server.pem --tls-key server.key --tls-client-ca gateways.pem
   tollgate serve gateway.toml --check")]
 pub(crate) struct ServeArguments {
     /// The file with policies and rules: TOML, or one of envoy/ratelimit if its name ends in .yaml or .yml.
     file: PathBuf,
-    /// Only says whether the file is valid.
+    /// Only says whether the file is valid, and those for TLS are.
     #[arg(long)]
     check: bool,
     /// The address on which Envoy asks.
@@ -44,6 +48,8 @@ pub(crate) struct ServeArguments {
     /// The form of the log, on the standard error.
     #[arg(long, value_enum, value_name = "FORM", default_value_t)]
     log: LogForm,
+    #[command(flatten)]
+    tls: TlsArguments,
     #[command(flatten)]
     redis: RedisArguments,
 }
@@ -62,6 +68,7 @@ pub(crate) fn run(asked: &ServeArguments) -> Result<String, Failure> {
     if asked.check {
         let started = Gateway::start(&asked.file, |builder| builder);
         started.map(drop).map_err(Failure::invalid)?;
+        asked.tls.load()?;
         return Ok(format!("{}: valid\n", asked.file.display()));
     }
     let filter = EnvFilter::try_from_default_env();
@@ -94,20 +101,24 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
             "--forward-auth and the table [forward_auth] of the file belong together: one of them is missing",
         ));
     }
+    let tls = asked.tls.load()?;
     let envoy = Socket::bound("--listen", asked.listen, "Envoy may ask").await?;
     let over_http = "a gateway may ask over HTTP";
     let forward_auth = Socket::if_stated("--forward-auth", asked.forward_auth, over_http);
     let forward_auth = forward_auth.await?;
     let status = Socket::if_stated("--status", asked.status, "the status is told").await?;
     let envoy = async {
-        let served = gateway.serve(envoy.listener, stopped()).await;
+        let served = gateway
+            .serve(for_gateways(envoy.listener, tls.as_ref()), stopped())
+            .await;
         served.map_err(|error| Failure::invalid(format_args!("{}: {error}", envoy.address)))
     };
     let forward_auth = async {
         let Some(socket) = forward_auth else {
             return Ok(());
         };
-        let served = gateway.serve_forward_auth(socket.listener, stopped()).await;
+        let listener = for_gateways(socket.listener, tls.as_ref());
+        let served = gateway.serve_forward_auth(listener, stopped()).await;
         served.map_err(|error| Failure::invalid(format_args!("{}: {error}", socket.address)))
     };
     let status = async {
@@ -158,6 +169,15 @@ fn recorder() -> Result<PrometheusHandle, String> {
     let page = recorder.handle();
     metrics::set_global_recorder(recorder).map_err(|error| error.to_string())?;
     Ok(page)
+}
+
+/// A socket on which gateways ask.
+fn for_gateways(listener: TcpListener, tls: Option<&Tls>) -> Listener {
+    let listener = Listener::from(listener);
+    match tls {
+        Some(tls) => listener.tls(tls),
+        None => listener,
+    }
 }
 
 /// A socket that listens.

@@ -17,6 +17,7 @@ mod http;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use tollgate_server::proto::rate_limit_descriptor::Entry;
 use tollgate_server::proto::rate_limit_response::Code;
 use tollgate_server::proto::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_server::proto::{RateLimitDescriptor, RateLimitRequest};
-use tollgate_testkit::Standalone;
+use tollgate_testkit::{Authority, Standalone};
 use tonic::transport::Channel;
 
 const RULES: &str = "
@@ -215,4 +216,125 @@ fn the_program_says_why_it_does_not_start() {
     );
     let (status, _) = outcome(&[]);
     assert_eq!(status, Some(2));
+}
+
+/// The arguments for TLS, with certificates in this folder.
+fn papers(folder: &Path) -> Vec<String> {
+    let authority = Authority::new();
+    let (server, client) = (authority.server(), authority.client());
+    let mut arguments = Vec::new();
+    for (argument, name, content) in [
+        ("--tls-client-ca", "authority.pem", authority.pem()),
+        ("--tls-cert", "server.pem", &server.certificate),
+        ("--tls-key", "server.key", &server.key),
+        ("", "client.pem", &client.certificate),
+        ("", "client.key", &client.key),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, content).unwrap();
+        if !argument.is_empty() {
+            arguments.extend([argument.to_owned(), path.to_str().unwrap().to_owned()]);
+        }
+    }
+    arguments
+}
+
+#[test]
+fn gateways_ask_the_program_over_tls_if_it_has_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    fs::write(&file, format!("{FORWARD_AUTH}{RULES}")).unwrap();
+    let papers = papers(folder.path());
+    let mut arguments = vec![file.to_str().unwrap()];
+    for argument in ["--listen", "--forward-auth", "--status"] {
+        arguments.extend([argument, "127.0.0.1:0"]);
+    }
+    arguments.extend(papers.iter().map(String::as_str));
+    let mut program = program(&arguments);
+    let mut log = BufReader::new(program.stderr.take().unwrap()).lines();
+    let mut told = |words: &str| loop {
+        let line = log.next().unwrap().unwrap();
+        if let Some((_, address)) = line.split_once(&format!("{words} address=")) {
+            break address.to_owned();
+        }
+    };
+    let over_http = told("a gateway may ask over HTTP");
+    let status = told("the status is told");
+    // The exit code, and what it got.
+    let curl = |arguments: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--noproxy", "*"]);
+        curl.args(["--write-out", "%{http_code}"]).args(arguments);
+        let ran = curl.current_dir(folder.path()).output();
+        let ran = ran.unwrap_or_else(|error| panic!("curl: {error}: run `tests/install.sh`"));
+        (ran.status.code(), String::from_utf8(ran.stdout).unwrap())
+    };
+    let question = format!("https://{over_http}/_limit");
+    let stated = ["-H", "x-original-method: GET", "-H", "x-original-uri: /"];
+    let trusting = ["--cacert", "authority.pem"];
+    let known = ["--cert", "client.pem", "--key", "client.key"];
+
+    let (code, answer) = curl(&[&[&*question], &stated[..], &trusting, &known].concat());
+    assert_eq!((code, &*answer), (Some(0), "204"));
+    let (code, answer) = curl(&[&[&*question], &stated[..], &trusting].concat());
+    assert!(code != Some(0) && answer == "000", "{code:?} {answer}");
+    let (code, _) = curl(&[&[&*question], &stated[..], &known].concat());
+    assert_eq!(code, Some(60), "the authority is not one of the system");
+    let plain = question.replace("https", "http");
+    assert_ne!(curl(&[&[&*plain], &stated[..]].concat()).0, Some(0));
+    // The status is in the clear.
+    let (_, page) = curl(&[&format!("http://{status}/metrics")]);
+    let failed = "rate_limiting_gateway_failed_handshakes_total 3";
+    assert!(page.contains(failed), "{page}");
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+#[test]
+fn files_that_make_no_tls_are_told_at_the_start_and_by_a_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    fs::write(&file, RULES).unwrap();
+    let file = file.to_str().unwrap();
+    let papers = papers(folder.path());
+    let papers: Vec<_> = papers.iter().map(String::as_str).collect();
+    let check = |arguments: &[&str]| {
+        let checked = outcome(&[&[file, "--check"], arguments].concat());
+        if checked.0 != Some(0) {
+            let started = outcome(&[&[file, "--listen", "127.0.0.1:0"], arguments].concat());
+            assert_eq!(started.0, checked.0, "{started:?}");
+        }
+        checked
+    };
+    assert_eq!(check(&papers), (Some(0), String::new()));
+    // One without the other.
+    for alone in [&papers[2..4], &papers[4..6], &papers[..2]] {
+        let (status, said) = check(alone);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains("--tls-"), "{said}");
+    }
+    // Each file in its turn is another one's.
+    for (at, other, words) in [
+        (1, 5, "holds no certificate in PEM form"),
+        (3, 5, "holds no certificate in PEM form"),
+        (5, 3, "holds no private key in PEM form"),
+        (3, 1, "is not the key of the certificate in"),
+    ] {
+        let mut wrong = papers.clone();
+        wrong[at] = papers[other];
+        let (status, said) = check(&wrong);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains(words), "{said}");
+        let named = if (at, other) == (3, 1) {
+            papers[5]
+        } else {
+            papers[other]
+        };
+        assert!(said.contains(&format!("error: {named}: ")), "{said}");
+    }
+    let mut missing = papers.clone();
+    missing[3] = "/none/server.pem";
+    let (status, said) = check(&missing);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("/none/server.pem: No such file"), "{said}");
 }

@@ -29,6 +29,8 @@ pub struct Counts {
     pub unknown_descriptors: u64,
     /// Reports that were lost, because the backend failed.
     pub lost_reports: u64,
+    /// Connections that were dropped, because no handshake of TLS came about.
+    pub failed_handshakes: u64,
 }
 
 /// A number that is counted.
@@ -41,11 +43,12 @@ pub(crate) enum Tally {
     UnknownDomain,
     UnknownDescriptor,
     LostReport,
+    FailedHandshake,
 }
 
 /// The counts as requests write them.
 #[derive(Debug, Default)]
-pub(crate) struct Counters([AtomicU64; 7]);
+pub(crate) struct Counters([AtomicU64; 8]);
 
 impl Counters {
     /// Counts one more. Returns true for the first.
@@ -63,6 +66,7 @@ impl Counters {
             unknown_domains: of(Tally::UnknownDomain),
             unknown_descriptors: of(Tally::UnknownDescriptor),
             lost_reports: of(Tally::LostReport),
+            failed_handshakes: of(Tally::FailedHandshake),
         }
     }
 }

@@ -4,7 +4,6 @@
 //! into that request again and goes through the layer of the library, so that policies, keys and answers are those of a service.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -17,6 +16,7 @@ use tollgate::{PeerAddr, RateLimitLayer, RateLimitService};
 use tower::{Layer, ServiceExt};
 
 use crate::counts::Tally;
+use crate::listener::Asker;
 use crate::live::Live;
 use crate::original::{Flaw, ForwardAuth};
 
@@ -62,7 +62,7 @@ impl tower::Service<Request<()>> for Passed {
 
 async fn answer(
     State(auth): State<Answerer>,
-    ConnectInfo(gateway): ConnectInfo<SocketAddr>,
+    ConnectInfo(Asker(gateway)): ConnectInfo<Asker>,
     question: axum::extract::Request,
 ) -> Response<Full<Bytes>> {
     let counts = &auth.live.counts;

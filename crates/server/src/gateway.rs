@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -12,20 +11,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tollgate::config::{self, ReloadError, Watch};
 use tollgate::{ConfigError, Limiter, LimiterBuilder, Policy};
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use crate::counts::{Counters, Counts};
 use crate::envoy::EnvoyService;
 use crate::forward;
+use crate::listener::{Asker, Listener};
 use crate::live::{Gateways, Live};
 use crate::proto::rate_limit_service_server::RateLimitServiceServer;
 use crate::status::{self, Draining};
+use crate::tls::Protocol;
 
 /// The longest request that is read. Envoy passes on at most 60 KiB of header fields unless told otherwise, and several descriptors
 /// may have the same value.
@@ -92,7 +91,7 @@ impl Gateway {
                     *none = Some(Arc::new(Live {
                         limiter: limiter.clone(),
                         gateways: ArcSwap::new(gateways),
-                        counts: Counters::default(),
+                        counts: Arc::new(Counters::default()),
                     }));
                 }
             }
@@ -103,7 +102,7 @@ impl Gateway {
             Arc::new(Live {
                 limiter,
                 gateways: ArcSwap::default(),
-                counts: Counters::default(),
+                counts: Arc::new(Counters::default()),
             })
         };
         let live = lock(&live).clone().unwrap_or_else(fresh);
@@ -163,7 +162,7 @@ impl Gateway {
     }
 
     /// Answers Envoy on this socket until `stop` is ready. Then no connection is accepted any more, and the requests under way are
-    /// answered, for at most five seconds.
+    /// answered, for at most five seconds. A `TcpListener` is served in the clear; [`Listener::tls`] is for one that is not.
     ///
     /// ```no_run
     /// use tokio::net::TcpListener;
@@ -180,12 +179,13 @@ impl Gateway {
     /// If the socket fails.
     pub async fn serve(
         &self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let envoy = RateLimitServiceServer::new(EnvoyService::new(Arc::clone(&self.live)));
         let envoy = envoy.max_decoding_message_size(MAX_REQUEST_BYTES);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let counts = Arc::clone(&self.live.counts);
+        let incoming = listener.into().incoming(Protocol::Http2, counts);
         let server = Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE));
@@ -217,17 +217,15 @@ impl Gateway {
     /// If the socket fails.
     pub async fn serve_forward_auth(
         &self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let listener = listener.tap_io(|connection| {
-            // Without it an answer is late, and no worse.
-            let _slow = connection.set_nodelay(true);
-        });
+        let counts = Arc::clone(&self.live.counts);
+        let incoming = listener.into().incoming(Protocol::Http1, counts);
         let router = forward::router(Arc::clone(&self.live));
-        let router = router.into_make_service_with_connect_info::<SocketAddr>();
+        let router = router.into_make_service_with_connect_info::<Asker>();
         ending(self.draining(stop), |stopping| {
-            axum::serve(listener, router)
+            axum::serve(incoming, router)
                 .with_graceful_shutdown(stopping)
                 .into_future()
         })

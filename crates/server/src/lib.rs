@@ -28,6 +28,7 @@ mod counts;
 mod envoy;
 mod forward;
 mod gateway;
+mod listener;
 mod live;
 mod original;
 mod period;
@@ -35,6 +36,9 @@ mod period;
 pub mod proto;
 mod rules;
 mod status;
+mod tls;
 
 pub use self::counts::Counts;
 pub use self::gateway::Gateway;
+pub use self::listener::Listener;
+pub use self::tls::{Tls, TlsError, TlsFiles};

@@ -1,5 +1,7 @@
 //! The state that requests share: the limiter, what the file says of gateways, and the counts.
 
+use std::sync::Arc;
+
 use arc_swap::ArcSwap;
 use tollgate::Limiter;
 
@@ -12,7 +14,7 @@ use crate::rules::Rules;
 pub(crate) struct Live {
     pub(crate) limiter: Limiter,
     pub(crate) gateways: ArcSwap<Gateways>,
-    pub(crate) counts: Counters,
+    pub(crate) counts: Arc<Counters>,
 }
 
 /// The part of a configuration that the library does not know.

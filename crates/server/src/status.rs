@@ -49,4 +49,6 @@ fn publish(counts: &Counts) {
     metrics::counter!(UNKNOWN, "what" => "domain").absolute(counts.unknown_domains);
     metrics::counter!(UNKNOWN, "what" => "descriptor").absolute(counts.unknown_descriptors);
     metrics::counter!("rate_limiting_gateway_lost_reports_total").absolute(counts.lost_reports);
+    metrics::counter!("rate_limiting_gateway_failed_handshakes_total")
+        .absolute(counts.failed_handshakes);
 }

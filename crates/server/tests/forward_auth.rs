@@ -17,20 +17,12 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::routing::any;
+use common::guide::example;
 use common::http::{Answer, send, send_from};
 use common::{File, Served};
 use tokio::net::TcpListener;
 use tollgate_server::Gateway;
 use tollgate_testkit::{Caddy, Nginx};
-
-const GUIDE: &str = include_str!("../../../docs/gateways.md");
-
-/// The first example of this language behind this heading of the guide.
-fn example(heading: &str, language: &str) -> String {
-    let (_, section) = GUIDE.split_once(&format!("\n## {heading}\n")).unwrap();
-    let (_, behind) = section.split_once(&format!("```{language}\n")).unwrap();
-    behind.split_once("```").unwrap().0.to_owned()
-}
 
 fn configuration(gateway: &str) -> String {
     let nginx = example("nginx", "toml");

@@ -13,20 +13,18 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get as get_service;
+use common::guide;
 use common::http::{Answer, send};
 use common::{File, Served, free_address, without_redis};
 use tokio::net::TcpListener;
 use tollgate_testkit::Envoy;
 
-const GUIDE: &str = include_str!("../../../docs/gateways.md");
-
 /// A machine that builds beside the test takes its time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The first example of this language in the guide.
+/// The guide's example of this language.
 fn example(language: &str) -> String {
-    let (_, behind) = GUIDE.split_once(&format!("```{language}\n")).unwrap();
-    behind.split_once("```").unwrap().0.to_owned()
+    guide::example("Envoy", language)
 }
 
 /// The service behind Envoy.

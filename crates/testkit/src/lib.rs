@@ -14,6 +14,7 @@
 
 mod binary;
 mod caddy;
+mod certificates;
 mod clock;
 mod cluster;
 mod envoy;
@@ -33,6 +34,7 @@ mod web_server;
 
 pub use binary::server_binary;
 pub use caddy::Caddy;
+pub use certificates::{Authority, Identity};
 pub use clock::shift_clock;
 pub use cluster::Cluster;
 pub use envoy::Envoy;

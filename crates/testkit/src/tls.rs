@@ -2,12 +2,8 @@
 
 use std::fs;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
-};
-
 use crate::Standalone;
+use crate::certificates::{Authority, Identity, NAMES};
 use crate::standalone::{folder, free_port, until};
 
 /// A server that speaks TLS. Its certificate is for `localhost` and 127.0.0.1, of an authority of its own.
@@ -16,14 +12,8 @@ pub struct Tls {
     /// The server, whose socket and other port still answer in the clear.
     pub server: Standalone,
     port: u16,
-    authority: String,
+    authority: Authority,
     client: Identity,
-}
-
-#[derive(Debug)]
-struct Identity {
-    certificate: String,
-    key: String,
 }
 
 impl Tls {
@@ -144,7 +134,7 @@ impl Tls {
     /// The certificate of the authority, as PEM.
     #[must_use]
     pub fn authority(&self) -> &[u8] {
-        self.authority.as_bytes()
+        self.authority.pem().as_bytes()
     }
 
     /// A client's certificate and key, as PEM.
@@ -157,14 +147,11 @@ impl Tls {
     }
 
     fn start_with(clients: &str, server: &Server) -> Self {
-        let authority = authority();
-        let client = identity(
-            &authority,
-            &Server::sound(),
-            ExtendedKeyUsagePurpose::ClientAuth,
-        );
+        let authority = Authority::new();
+        let client = authority.client();
         let more = server.options;
-        let server = identity(&authority, server, ExtendedKeyUsagePurpose::ServerAuth);
+        let names: Vec<_> = server.names.iter().map(String::as_str).collect();
+        let server = authority.server_until(&names, server.until_year);
         let folder = folder();
         let file = |name: &str, content: &str| {
             let path = folder.path().join(name);
@@ -176,7 +163,7 @@ impl Tls {
             "--tls-port",
             &port.to_string(),
             "--tls-ca-cert-file",
-            &file("authority.pem", &authority.pem()),
+            &file("authority.pem", authority.pem()),
             "--tls-cert-file",
             &file("server.pem", &server.certificate),
             "--tls-key-file",
@@ -187,7 +174,7 @@ impl Tls {
         Self {
             server: Standalone::start_in(folder, &[&options[..], more].concat()),
             port,
-            authority: authority.pem(),
+            authority,
             client,
         }
     }
@@ -205,41 +192,9 @@ struct Server {
 impl Server {
     fn sound() -> Self {
         Self {
-            names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+            names: NAMES.map(str::to_owned).to_vec(),
             until_year: None,
             options: &[],
         }
-    }
-}
-
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-/// A subject with the issuer's name would count as self-signed.
-fn named(name: &str) -> DistinguishedName {
-    let mut names = DistinguishedName::new();
-    names.push(DnType::CommonName, name);
-    names
-}
-
-fn authority() -> Authority {
-    let mut params = CertificateParams::new([]).expect("no names");
-    params.distinguished_name = named("authority");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key");
-    CertifiedIssuer::self_signed(params, key).expect("a certificate")
-}
-
-fn identity(authority: &Authority, of: &Server, usage: ExtendedKeyUsagePurpose) -> Identity {
-    let mut params = CertificateParams::new(of.names.clone()).expect("names");
-    if let Some(year) = of.until_year {
-        params.not_after = date_time_ymd(year, 1, 1);
-    }
-    params.distinguished_name = named("localhost");
-    params.insert_extended_key_usage(usage);
-    let key = KeyPair::generate().expect("a key");
-    let certificate = params.signed_by(&key, authority).expect("a certificate");
-    Identity {
-        certificate: certificate.pem(),
-        key: key.serialize_pem(),
     }
 }

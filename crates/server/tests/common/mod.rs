@@ -7,6 +7,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub mod guide;
 pub mod http;
 
 use std::fs;
@@ -19,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tollgate::{LimiterBuilder, RedisBackend};
-use tollgate_server::Gateway;
+use tollgate_server::{Gateway, Listener, Tls};
 
 /// The configuration file of a gateway, in a folder that is removed after the test.
 pub struct File {
@@ -81,11 +82,32 @@ impl Served {
         Self::on(address, gateway, serve).await
     }
 
+    /// One that Envoy asks over TLS.
+    pub async fn secure(file: &File, tls: &Tls) -> Self {
+        let gateway = Arc::new(Gateway::start(file.path(), |builder| builder).unwrap());
+        let (serving, tls) = (Arc::clone(&gateway), tls.clone());
+        let serve = |listener, stopped: oneshot::Receiver<()>| {
+            let listener = Listener::from(listener).tls(&tls);
+            tokio::spawn(async move { serving.serve(listener, ended(stopped)).await })
+        };
+        Self::on(SocketAddr::from(([127, 0, 0, 1], 0)), gateway, serve).await
+    }
+
     /// One that answers questions over HTTP.
     pub async fn forward_auth(file: &File) -> Self {
+        Self::forward_auth_on(file, Listener::from).await
+    }
+
+    /// One that answers them over TLS.
+    pub async fn secure_forward_auth(file: &File, tls: &Tls) -> Self {
+        Self::forward_auth_on(file, |listener| Listener::from(listener).tls(tls)).await
+    }
+
+    async fn forward_auth_on(file: &File, secured: impl FnOnce(TcpListener) -> Listener) -> Self {
         let gateway = Arc::new(Gateway::start(file.path(), |builder| builder).unwrap());
         let serving = Arc::clone(&gateway);
         let serve = |listener, stopped: oneshot::Receiver<()>| {
+            let listener = secured(listener);
             tokio::spawn(async move {
                 let stopped = ended(stopped);
                 serving.serve_forward_auth(listener, stopped).await

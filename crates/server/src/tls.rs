@@ -1,0 +1,230 @@
+//! TLS for the sockets on which gateways ask: a certificate, its key and the authority of clients, as files that are followed.
+
+mod error;
+mod settings;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use tokio::runtime::Handle;
+
+pub use self::error::TlsError;
+use self::settings::{FileContents, Settings};
+
+/// The time between two looks at the files: that of the configuration.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The files of PEM of which a server's TLS is made.
+///
+/// ```no_run
+/// use tokio::net::TcpListener;
+/// use tollgate_server::{Gateway, Listener, TlsFiles};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let gateway = Gateway::start("gateway.toml", |builder| builder)?;
+/// let tls = TlsFiles::new("server.pem", "server.key").load()?;
+/// let listener = Listener::from(TcpListener::bind("[::]:8081").await?).tls(&tls);
+/// gateway.serve(listener, std::future::pending()).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "files are read by `load`"]
+pub struct TlsFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    client_authority: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// The file of the server's certificate, with those of its issuers behind it, and the file of its private key.
+    ///
+    /// ```
+    /// use tollgate_server::TlsFiles;
+    ///
+    /// let files = TlsFiles::new("/etc/tollgate/server.pem", "/etc/tollgate/server.key");
+    /// ```
+    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self {
+            certificate: certificate.into(),
+            key: key.into(),
+            client_authority: None,
+        }
+    }
+
+    /// The file of the certificates of an authority: only clients with a certificate of it are answered. Lists of revoked
+    /// certificates are not read, so let the certificates of clients live for a short time.
+    ///
+    /// ```
+    /// use tollgate_server::TlsFiles;
+    ///
+    /// let files = TlsFiles::new("server.pem", "server.key").client_authority("gateways.pem");
+    /// ```
+    pub fn client_authority(mut self, path: impl Into<PathBuf>) -> Self {
+        self.client_authority = Some(path.into());
+        self
+    }
+
+    /// Reads the files now, and follows them from now on: a task of the present tokio runtime looks at them every two seconds and
+    /// on `SIGHUP`. New connections have what the files say, and the others go on. Files that make no sense change nothing, and
+    /// the log says why. Outside of a runtime only [`Tls::reload`] looks at the files.
+    ///
+    /// ```
+    /// use tollgate_server::TlsFiles;
+    ///
+    /// let error = TlsFiles::new("none.pem", "none.key").load().unwrap_err();
+    /// assert_eq!(error.path().to_str(), Some("none.pem"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, holds nothing of its kind, or the key is encrypted or another certificate's: with its path.
+    pub fn load(self) -> Result<Tls, TlsError> {
+        let contents = FileContents::read(&self)?;
+        let settings = contents.settings(&self)?;
+        let followed = Arc::new(Followed {
+            files: self,
+            settings: ArcSwap::from_pointee(settings),
+            seen: Mutex::new(Seen {
+                contents: Some(contents),
+                fault: None,
+                is_told: false,
+            }),
+        });
+        if let Ok(runtime) = Handle::try_current() {
+            drop(runtime.spawn(look_again_and_again(Arc::downgrade(&followed))));
+        }
+        Ok(Tls(followed))
+    }
+}
+
+/// A server's certificate with its key, and the authority of its clients if it asks them for certificates. Clones share them. The
+/// files are followed until the last clone is dropped: see [`TlsFiles::load`].
+///
+/// ```
+/// use tollgate_server::{Tls, TlsFiles};
+///
+/// fn read() -> Result<Tls, Box<dyn std::error::Error>> {
+///     Ok(TlsFiles::new("server.pem", "server.key").load()?)
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Tls(Arc<Followed>);
+
+impl Tls {
+    /// Looks at the files now. It is true if they have changed, so that new connections have something else from now on.
+    ///
+    /// ```
+    /// use tollgate_server::Tls;
+    ///
+    /// fn renew(tls: &Tls) {
+    ///     match tls.reload() {
+    ///         Ok(is_new) => println!("renewed: {is_new}"),
+    ///         Err(error) => println!("{error}; what was before holds"),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`TlsFiles::load`]. Then everything stays as it was.
+    pub fn reload(&self) -> Result<bool, TlsError> {
+        self.0.look()
+    }
+
+    /// What a connection of this protocol has from now on.
+    pub(crate) fn settings(&self, protocol: Protocol) -> Arc<ServerConfig> {
+        let settings = self.0.settings.load();
+        Arc::clone(match protocol {
+            Protocol::Http1 => &settings.http1,
+            Protocol::Http2 => &settings.http2,
+        })
+    }
+}
+
+/// The protocol that a socket speaks inside TLS. A client that asks for others alone is refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+struct Followed {
+    files: TlsFiles,
+    settings: ArcSwap<Settings>,
+    seen: Mutex<Seen>,
+}
+
+/// What the latest look has found.
+struct Seen {
+    /// Right or wrong; nothing if a file could not be read.
+    contents: Option<FileContents>,
+    fault: Option<TlsError>,
+    is_told: bool,
+}
+
+impl Followed {
+    fn look(&self) -> Result<bool, TlsError> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let contents = FileContents::read(&self.files);
+        let found = match (&contents, &seen.contents, &seen.fault) {
+            (Ok(now), Some(before), fault) if now == before => match fault {
+                None => return Ok(false),
+                Some(fault) => Err(fault.clone()),
+            },
+            (Ok(now), ..) => now.settings(&self.files),
+            (Err(error), ..) => Err(error.clone()),
+        };
+        seen.contents = contents.ok();
+        let file = self.files.certificate.display();
+        match found {
+            Ok(settings) => {
+                self.settings.store(Arc::new(settings));
+                seen.fault = None;
+                tracing::info!(%file, "the certificate of new connections is another one");
+                Ok(true)
+            }
+            Err(error) => {
+                // A certificate and its key are often replaced one after the other: a fault is told when it has lasted.
+                if seen.fault.as_ref() != Some(&error) {
+                    (seen.fault, seen.is_told) = (Some(error.clone()), false);
+                } else if !seen.is_told {
+                    seen.is_told = true;
+                    tracing::error!(%file, %error, "the files for TLS are refused; the certificate before stays");
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Looks at the files until the last clone is dropped.
+async fn look_again_and_again(followed: Weak<Followed>) {
+    #[cfg(unix)]
+    let mut hang_up = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok();
+    loop {
+        #[cfg(unix)]
+        match &mut hang_up {
+            Some(hang_up) => drop(tokio::time::timeout(INTERVAL, hang_up.recv()).await),
+            None => tokio::time::sleep(INTERVAL).await,
+        }
+        #[cfg(not(unix))]
+        tokio::time::sleep(INTERVAL).await;
+        let Some(followed) = followed.upgrade() else {
+            return;
+        };
+        // A file on a network may take its time. The outcome stands in the log.
+        drop(tokio::task::spawn_blocking(move || followed.look()).await);
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("files", &self.0.files)
+            .finish_non_exhaustive()
+    }
+}
