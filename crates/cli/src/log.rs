@@ -88,6 +88,15 @@ impl<'l> Entry<'l> {
         }
     }
 
+    /// The program, if it was read with the line. Within a plain line it has no character that a header cannot have.
+    #[inline]
+    pub(crate) fn read_user_agent(&self) -> Option<&[u8]> {
+        match &self.user_agent {
+            Agent::Known(agent) => Some(agent),
+            Agent::None | Agent::Behind(_) => None,
+        }
+    }
+
     /// The target without its query.
     pub(crate) fn path(&self) -> &[u8] {
         let end = memchr::memchr(b'?', &self.target);

@@ -412,28 +412,36 @@ impl Replay {
     }
 }
 
-/// True for a request that any server routes, by what almost all requests consist of; for others, the question is open.
+/// True for a request that any server routes, by what almost all requests consist of. Of others it is not known.
 #[inline]
 fn is_plain(entry: &Entry<'_>) -> bool {
-    let is_of_method = |byte: &u8| byte.is_ascii_uppercase();
-    let is_of_target = |byte: &u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'/' | b'-' | b'.' | b'_' | b'?' | b'=' | b'&' | b'%')
+    let is_field = |value: Option<&[u8]>| {
+        value.is_none_or(|value| value.iter().all(|byte| matches!(byte, b' '..=b'~')))
     };
-    let is_of_field = |byte: &u8| matches!(byte, b' '..=b'~');
-    let is_field = |value: Option<&[u8]>| value.is_none_or(|value| value.iter().all(is_of_field));
     !entry.method.is_empty()
-        && entry.method.iter().all(is_of_method)
+        && entry.method.iter().all(u8::is_ascii_uppercase)
         && entry.target.starts_with(b"/")
         && entry.target.len() <= LONGEST_PLAIN
-        && entry.target.iter().all(is_of_target)
+        && entry.target.iter().all(|byte| PLAIN[usize::from(*byte)])
         && is_field(entry.host.as_deref())
-        && is_field(entry.user_agent())
+        && is_field(entry.read_user_agent())
         && entry.headers.is_empty()
 }
 
 /// The longest target of which it is said without a closer look that a server routes it.
 const LONGEST_PLAIN: usize = 2_048;
+
+/// By byte, true for those that a target may have anywhere.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        plain[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'/' | b'-' | b'.' | b'_' | b'?' | b'=' | b'&' | b'%');
+        byte += 1;
+    }
+    plain
+};
 
 /// Counts a decision for the tier of its caller. A policy decides once for each of its quotas.
 fn count_tier(
