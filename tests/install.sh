@@ -10,7 +10,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis, nginx and Caddy are never services here: the tests start their own servers, on ports and in folders of their own.
 # faketime brings libfaketime, for servers whose clocks step.
-commands=(caddy cc chromium curl faketime luajit nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli valgrind "$@")
+commands=(caddy cc chromium curl faketime luajit nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli systemd-analyze valgrind "$@")
 
 package_of() {
   case "$1" in
@@ -20,6 +20,8 @@ package_of() {
     promtool) echo prometheus ;;
     protoc) echo protobuf-compiler ;;
     redis-cli) echo redis-tools ;;
+    # It looks at a unit; the tests start no systemd.
+    systemd-analyze) echo systemd ;;
     taskset) echo util-linux ;;
     *) echo "$1" ;;
   esac

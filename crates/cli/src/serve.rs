@@ -1,5 +1,7 @@
 //! `tollgate serve`: answers gateways by a configuration file, for as long as it is not told to end.
 
+mod service_manager;
+mod signals;
 mod tls;
 
 use std::io;
@@ -14,6 +16,7 @@ use tollgate::{LimiterBuilder, RedisBackend};
 use tollgate_server::{Gateway, Listener, Tls};
 use tracing_subscriber::EnvFilter;
 
+use self::service_manager::ServiceManager;
 use self::tls::TlsArguments;
 use crate::failure::Failure;
 use crate::redis::RedisArguments;
@@ -107,9 +110,12 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
     let forward_auth = Socket::if_stated("--forward-auth", asked.forward_auth, over_http);
     let forward_auth = forward_auth.await?;
     let status = Socket::if_stated("--status", asked.status, "the status is told").await?;
+    let end = || signals::end().map_err(Failure::invalid);
+    let (ends, ended) = ((end()?, end()?), end()?);
+    let manager = ServiceManager::of_environment();
     let envoy = async {
         let served = gateway
-            .serve(for_gateways(envoy.listener, tls.as_ref()), stopped())
+            .serve(for_gateways(envoy.listener, tls.as_ref()), ends.0)
             .await;
         served.map_err(|error| Failure::invalid(format_args!("{}: {error}", envoy.address)))
     };
@@ -118,7 +124,7 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
             return Ok(());
         };
         let listener = for_gateways(socket.listener, tls.as_ref());
-        let served = gateway.serve_forward_auth(listener, stopped()).await;
+        let served = gateway.serve_forward_auth(listener, ends.1).await;
         served.map_err(|error| Failure::invalid(format_args!("{}: {error}", socket.address)))
     };
     let status = async {
@@ -130,11 +136,17 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
         let served = gateway.serve_status(socket.listener, page, never).await;
         served.map_err(|error| Failure::invalid(format_args!("{}: {error}", socket.address)))
     };
-    let gateways = async { tokio::try_join!(envoy, forward_auth).map(drop) };
+    let farewell = async {
+        ended.await;
+        manager.tell("STOPPING=1", "gives connections their time to end");
+        Ok(())
+    };
+    let gateways = async { tokio::try_join!(envoy, forward_auth, farewell).map(drop) };
     // The status is told for as long as a gateway is answered.
     tokio::select! {
         ended = gateways => ended?,
         failed = status => failed?,
+        never = signals::tell_reloads(&manager, &gateway, tls.as_ref()) => match never {},
     }
     tracing::info!("stopped");
     Ok(())
@@ -206,20 +218,4 @@ impl Socket {
             None => Ok(None),
         }
     }
-}
-
-/// Waits for the signal that ends the program.
-async fn stopped() {
-    let interrupted = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    if let Ok(mut terminated) =
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-    {
-        tokio::select! {
-            _ = interrupted => {}
-            _ = terminated.recv() => {}
-        }
-        return;
-    }
-    drop(interrupted.await);
 }
