@@ -104,8 +104,8 @@ pub(crate) fn left(remaining: u64, limit: u64) -> String {
     format!("{} of {} left", grouped(remaining), grouped(limit))
 }
 
-/// `12.34 %` of a whole, rounded to the nearest. A share that is not nothing is never shown as nothing, and one that is not all never
-/// as all: both are what an operator looks for.
+/// `12.34 %` of a whole, rounded to the nearest. A share that is not nothing is never shown as nothing, and one that is not all
+/// never as all: both are what an operator looks for.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return "0 %".to_owned();

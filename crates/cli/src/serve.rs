@@ -24,8 +24,9 @@ use crate::redis::RedisArguments;
 /// Answers Envoy's rate limit service, and the questions of nginx, Caddy and Traefik, with the budgets of a file.
 ///
 /// The file is read again when it changes; if it is wrong then, what was before holds. Without --redis the budgets are in this
-/// process alone. With --tls-cert gateways are answered over TLS alone; the status stays in the clear. RUST_LOG chooses what is logged, as in RUST_LOG=debug. Exit codes: 0 it was told to end; 1 the file is invalid,
-/// the fleet's Redis cannot be reached, or a socket fails; 2 the arguments make no sense.
+/// process alone. With --tls-cert gateways are answered over TLS alone; the status stays in the clear. RUST_LOG chooses what is
+/// logged, as in RUST_LOG=debug. Exit codes: 0 it was told to end; 1 the file is invalid, the fleet's Redis cannot be reached, or a
+/// socket fails; 2 the arguments make no sense.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

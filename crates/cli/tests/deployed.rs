@@ -1,5 +1,5 @@
-//! The systemd unit and the container file, as far as they can be tried without systemd as the first process and without a container
-//! engine.
+//! The systemd unit and the container file, as far as they can be tried without systemd as the first process and without a
+//! container engine.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -224,8 +224,8 @@ fn instructions(name: &str) -> impl Iterator<Item = &'static str> {
         .filter_map(move |line| line.strip_prefix(&begin))
 }
 
-/// True if a path from the root is in the context of a build: the last pattern that covers it decides, as an engine has it. Only the
-/// forms of patterns that the file has are known.
+/// True if a path from the root is in the context of a build: the last pattern that covers it decides, as an engine has it. Only
+/// the forms of patterns that the file has are known.
 fn is_in_context(path: &str) -> bool {
     let mut is_in = true;
     for line in IGNORED.lines().filter(|line| !line.starts_with('#')) {

@@ -19,7 +19,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::send;
 use tokio::net::TcpStream;
@@ -283,9 +283,16 @@ fn gateways_ask_the_program_over_tls_if_it_has_a_certificate() {
     let plain = question.replace("https", "http");
     assert_ne!(curl(&[&[&*plain], &stated[..]].concat()).0, Some(0));
     // The status is in the clear.
-    let (_, page) = curl(&[&format!("http://{status}/metrics")]);
     let failed = "rate_limiting_gateway_failed_handshakes_total 3";
-    assert!(page.contains(failed), "{page}");
+    let begun = Instant::now();
+    loop {
+        // A failure is counted after the client has heard of it.
+        let (_, page) = curl(&[&format!("http://{status}/metrics")]);
+        if page.contains(failed) {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{page}");
+    }
     program.kill().unwrap();
     program.wait().unwrap();
 }

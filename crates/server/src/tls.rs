@@ -1,10 +1,10 @@
 //! TLS for the sockets on which gateways ask: a certificate, its key and the authority of clients, as files that are followed.
 
 mod error;
+mod files;
 mod settings;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,61 +13,13 @@ use rustls::ServerConfig;
 use tokio::runtime::Handle;
 
 pub use self::error::TlsError;
+pub use self::files::TlsFiles;
 use self::settings::{FileContents, Settings};
 
 /// The time between two looks at the files: that of the configuration.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The files of PEM of which a server's TLS is made.
-///
-/// ```no_run
-/// use tokio::net::TcpListener;
-/// use tollgate_server::{Gateway, Listener, TlsFiles};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let gateway = Gateway::start("gateway.toml", |builder| builder)?;
-/// let tls = TlsFiles::new("server.pem", "server.key").load()?;
-/// let listener = Listener::from(TcpListener::bind("[::]:8081").await?).tls(&tls);
-/// gateway.serve(listener, std::future::pending()).await?;
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "files are read by `load`"]
-pub struct TlsFiles {
-    certificate: PathBuf,
-    key: PathBuf,
-    client_authority: Option<PathBuf>,
-}
-
 impl TlsFiles {
-    /// The file of the server's certificate, with those of its issuers behind it, and the file of its private key.
-    ///
-    /// ```
-    /// use tollgate_server::TlsFiles;
-    ///
-    /// let files = TlsFiles::new("/etc/tollgate/server.pem", "/etc/tollgate/server.key");
-    /// ```
-    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        Self {
-            certificate: certificate.into(),
-            key: key.into(),
-            client_authority: None,
-        }
-    }
-
-    /// The file of the certificates of an authority: only clients with a certificate of it are answered. Lists of revoked
-    /// certificates are not read, so let the certificates of clients live for a short time.
-    ///
-    /// ```
-    /// use tollgate_server::TlsFiles;
-    ///
-    /// let files = TlsFiles::new("server.pem", "server.key").client_authority("gateways.pem");
-    /// ```
-    pub fn client_authority(mut self, path: impl Into<PathBuf>) -> Self {
-        self.client_authority = Some(path.into());
-        self
-    }
-
     /// Reads the files now, and follows them from now on: a task of the present tokio runtime looks at them every two seconds and
     /// on `SIGHUP`. New connections have what the files say, and the others go on. Files that make no sense change nothing, and
     /// the log says why. Outside of a runtime only [`Tls::reload`] looks at the files.

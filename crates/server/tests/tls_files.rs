@@ -42,7 +42,7 @@ fn each_file_that_makes_no_tls_is_told() {
         (
             [&certificate, GARBLED_KEY, ca],
             "k",
-            "is no key that TLS takes",
+            "is not a key of RSA, ECDSA or Ed25519: ",
         ),
         ([&certificate, ENCRYPTED, ca], "k", encrypted),
         ([&certificate, ENCRYPTED_OLD, ca], "k", encrypted),

@@ -1,4 +1,5 @@
-//! The service manager that has started the program, told by systemd's protocol: a datagram to the socket that `NOTIFY_SOCKET` names.
+//! The service manager that has started the program, told by systemd's protocol: a datagram to the socket that `NOTIFY_SOCKET`
+//! names.
 
 #[cfg(unix)]
 use std::io;

@@ -27,8 +27,8 @@ pub(super) fn end() -> io::Result<impl Future<Output = ()>> {
     Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
-/// Says that the server is ready, and of each reload how it went. The files are followed without it: this is for an operator who asks the
-/// service manager.
+/// Says that the server is ready, and of each reload how it went. The files are followed without it: this is for an operator who
+/// asks the service manager.
 pub(super) async fn tell_reloads(
     manager: &ServiceManager,
     gateway: &Gateway,

@@ -26,8 +26,8 @@ struct Bounds {
     most: usize,
     /// The time for a handshake. It takes a few round trips.
     deadline: Duration,
-    /// The time that a handshake has in any case. If there are too many, the oldest that has had it gives way to new ones: otherwise
-    /// a thousand clients that say nothing would keep all others out until the deadline.
+    /// The time that a handshake has in any case. If there are too many, the oldest that has had it gives way to new ones:
+    /// otherwise a thousand clients that say nothing would keep all others out until the deadline.
     patience: Duration,
 }
 
@@ -131,7 +131,7 @@ impl Handshakes {
         self.begun.push_back((Instant::now(), task));
     }
 
-    /// Counts a failure. Anyone can cause one, so that only the first is told unasked.
+    /// Counts a failure. Strangers can cause as many as they like, so that only the first is told unasked.
     fn tell(&self, Failure { peer, reason }: &Failure) {
         if self.counts.add(Tally::FailedHandshake) {
             tracing::warn!(%peer, reason, "a TLS handshake fails; later ones are counted");

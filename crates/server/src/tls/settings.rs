@@ -11,7 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{InconsistentKeys, RootCertStore};
 
-use super::{TlsError, TlsFiles};
+use super::error::TlsError;
+use super::files::TlsFiles;
 
 /// The longest file that is read: thousands of certificates.
 const MAX_BYTES: u64 = 4 << 20;
@@ -141,7 +142,7 @@ fn unfit(error: &rustls::Error, files: &TlsFiles) -> TlsError {
         ),
         _ => TlsError::of(
             &files.key,
-            format_args!("is no key that TLS takes, of RSA, ECDSA or Ed25519: {error}"),
+            format_args!("is not a key of RSA, ECDSA or Ed25519: {error}"),
         ),
     }
 }
