@@ -3,7 +3,9 @@
 # the processes themselves, on one server, on Sentinels and on a cluster in turn. It ends with a table. Findings are
 # listed below it, and then the script fails.
 #
-#   tests/fire.sh [--minutes N] [--seed S]     15 minutes and a new seed unless set
+#   tests/fire.sh [--minutes N] [--seed S] [--envoy]     15 minutes and a new seed unless set
+#
+# With --envoy one more process asks through a real Envoy, and faults are done to that and to the server that it asks as well.
 #
 # The short form is a test of the crate tollgate-fire, and so a part of tests/run.sh.
 set -euo pipefail
@@ -11,12 +13,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 minutes=15
 seed=()
+envoy=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --minutes) minutes=${2:?--minutes needs a number} && shift 2 ;;
     --seed) seed=(--seed "${2:?--seed needs a number}") && shift 2 ;;
+    --envoy) envoy=(--envoy) && shift ;;
     *)
-      echo "usage: tests/fire.sh [--minutes N] [--seed S]" >&2
+      echo "usage: tests/fire.sh [--minutes N] [--seed S] [--envoy]" >&2
       exit 2
       ;;
   esac
@@ -30,4 +34,4 @@ still=$((minutes >= 6 ? 60 : 0))
 
 command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
 tests/install.sh
-exec cargo run --quiet -p tollgate-fire --bin fire -- run --seconds $((minutes * 60 - 3 * still)) --still "$still" "${seed[@]}"
+exec cargo run --quiet -p tollgate-fire --bin fire -- run --seconds $((minutes * 60 - 3 * still)) --still "$still" "${seed[@]}" "${envoy[@]}"

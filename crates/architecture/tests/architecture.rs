@@ -179,7 +179,14 @@ const WHOLES: &[(&str, Whole<'_>)] = &[
         Whole {
             module: "checker",
             parts: &[
-                "answers", "attempts", "banned", "course", "lines", "once", "share",
+                "answers",
+                "attempts",
+                "banned",
+                "course",
+                "lines",
+                "once",
+                "share",
+                "through_envoy",
             ],
             reason: "one checker, whose rules share its tolerances",
         },

@@ -1,6 +1,7 @@
 //! The question and the answer of one attempt, as a client writes them down.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tollgate_core::{
@@ -129,11 +130,25 @@ pub enum Door {
     Limiter,
     /// By HTTP requests, to a server with the layer around it and such a limiter in it.
     Http,
+    /// By HTTP requests, to an Envoy that asks a gateway process about each.
+    Envoy,
 }
 
 impl Door {
-    /// All ways.
-    pub const ALL: [Self; 3] = [Self::Backend, Self::Limiter, Self::Http];
+    /// The ways of a run without gateways, in the order in which its processes take them.
+    pub const WITHOUT_ENVOY: [Self; 3] = [Self::Backend, Self::Limiter, Self::Http];
+
+    /// The ways of a run with them.
+    pub const WITH_ENVOY: [Self; 4] = [Self::Envoy, Self::Backend, Self::Limiter, Self::Http];
+
+    /// The time after which Envoy answers by itself that a request may not pass.
+    pub const ENVOY_TIMEOUT: Duration = Duration::from_secs(1);
+
+    /// Says whether a request may wait for its turn, and its process may have a share: it asks a limiter of its own process.
+    #[must_use]
+    pub fn has_limiter(self) -> bool {
+        matches!(self, Self::Limiter | Self::Http)
+    }
 }
 
 /// The asking process.
@@ -252,6 +267,9 @@ pub struct Attempt {
     /// The times at which its limiter asked the backend, if that is known.
     #[serde(default)]
     pub asking: Option<Asking>,
+    /// Its number among the entries of its process, if it was asked through Envoy. A ruling of the gateway names it.
+    #[serde(default)]
+    pub question: Option<u64>,
 }
 
 impl Attempt {
@@ -271,6 +289,7 @@ impl Attempt {
             told: None,
             left_us: None,
             asking: None,
+            question: None,
         }
     }
 
@@ -291,7 +310,7 @@ impl Attempt {
     /// The time of the answer, without the wait for its turn. A process that asks the backend itself hears the answer at once.
     pub(crate) fn answered_us(&self) -> u64 {
         let wait_us = match self.asker.door {
-            Door::Backend => 0,
+            Door::Backend | Door::Envoy => 0,
             Door::Limiter | Door::Http => self.wait_us().unwrap_or_default(),
         };
         self.heard_us.saturating_sub(wait_us).max(self.sent_us)

@@ -5,6 +5,7 @@ mod shown;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -23,11 +24,14 @@ use crate::crew::Crew;
 use crate::fault::{Fault, Topology};
 use crate::flaw::Flaw;
 use crate::forgery::Forgery;
+use crate::front::Front;
+use crate::gateway::GatewayOrders;
 use crate::history::{Disturbance, Effect, History, Wait};
 use crate::hold::{LEASE, PLACES};
 use crate::holder::Places;
 use crate::kept::keep;
 use crate::population::{Population, SHARED_CALLERS};
+use crate::ruling::join;
 use crate::stage::Stage;
 use crate::terms::Terms;
 use crate::wall::now_us;
@@ -65,6 +69,8 @@ pub struct Campaign {
     pub forgery: Option<Forgery>,
     /// The defect of the clients' shares, if they should have one.
     pub flaw: Option<Flaw>,
+    /// True if clients ask through a real Envoy too, and faults are done to that.
+    pub has_envoy: bool,
     /// Faults of this name only, if it is set.
     pub only: Option<String>,
     /// This program, which is the client too.
@@ -88,10 +94,18 @@ impl Campaign {
             deadline_us: micros(DEADLINE),
             place: stage.place(),
             flaw: self.flaw,
+            envoy: None,
         };
+        let front = match self.has_envoy {
+            true => Some(again(|| self.front(&orders))?),
+            false => None,
+        };
+        let envoy = front.as_ref().map(Front::address);
+        let orders = Orders { envoy, ..orders };
         let mut run = Run {
             crew: Crew::start(self.program.clone(), orders, self.clients)?,
             stage,
+            front,
             rng: Rng::with_seed(self.seed),
             faults: BTreeMap::new(),
             undone: Vec::new(),
@@ -104,7 +118,9 @@ impl Campaign {
         let mut waiting: Vec<Fault> = Vec::new();
         while Instant::now() < until {
             if waiting.is_empty() {
-                waiting = self.topology.round(&mut run.rng, run.stage.has_clock());
+                waiting = self
+                    .topology
+                    .round(&mut run.rng, run.stage.has_clock(), self.has_envoy);
                 let only = self.only.as_deref();
                 waiting.retain(|fault| only.is_none_or(|only| only == fault.name()));
             }
@@ -131,7 +147,16 @@ impl Campaign {
                 "{in_books} places are held in the books of idle clients"
             ));
         }
+        let population = Population::of(self.seed);
         let (mut attempts, mut waits) = (record.attempts, record.waits);
+        let mut away = Vec::new();
+        if let Some(front) = run.front {
+            let of_front = front.finish()?;
+            other_wrongs.extend(of_front.wrongs);
+            other_wrongs.extend(join(&mut attempts, of_front.rulings, &population));
+            waits.extend(of_front.waits);
+            away = of_front.away;
+        }
         let held_for_ever = || held_for_ever(&run.stage.place());
         other_wrongs.extend(held_for_ever_by_living.or_else(held_for_ever));
         match again(|| look(&run.stage.place(), self.seed)) {
@@ -147,7 +172,6 @@ impl Campaign {
             from_us: 0,
             to_us: u64::MAX,
         });
-        let population = Population::of(self.seed);
         let budgets = attempts.iter().flat_map(|attempt| attempt.verb.budgets());
         let callers: BTreeSet<_> = budgets.map(|budget| budget.caller).collect();
         let homes = guarded(|| run.stage.homes(&population, callers.into_iter()));
@@ -173,6 +197,7 @@ impl Campaign {
             orders: record.orders,
             lines: record.lines,
             replaced: record.replaced,
+            away,
         };
         progress("checking");
         let has_clock = run.stage.has_clock() || self.topology != Topology::Single;
@@ -188,7 +213,7 @@ impl Campaign {
             report.other_wrongs.push(wrong.to_owned());
         }
         let of_all_kinds = self.time >= LONG && self.flaw.is_none();
-        let missing = missing(&report.findings, of_all_kinds, has_clock);
+        let missing = missing(&report.findings, of_all_kinds, has_clock, self.has_envoy);
         report.other_wrongs.extend(missing);
         let is_sound = self.forgery.is_none() && self.flaw.is_none();
         if is_sound && !report.findings.is_possible() {
@@ -197,6 +222,19 @@ impl Campaign {
             report.evidence.insert(0, line);
         }
         Ok(report)
+    }
+
+    /// Envoy and the gateway process, which ask the same servers as these clients.
+    fn front(&self, clients: &Orders) -> Result<Front> {
+        let orders = GatewayOrders {
+            seed: self.seed,
+            place: clients.place.clone(),
+            deadline_us: clients.deadline_us,
+            file: PathBuf::new(),
+            address: (Ipv4Addr::UNSPECIFIED, 0).into(),
+            flaw: self.flaw,
+        };
+        Front::start(self.program.clone(), orders)
     }
 
     /// The seconds by which the servers' clocks are ahead of those of the clients, so that a day ends in the middle of the run
@@ -214,6 +252,7 @@ impl Campaign {
 struct Run {
     crew: Crew,
     stage: Stage,
+    front: Option<Front>,
     rng: Rng,
     faults: BTreeMap<&'static str, u32>,
     undone: Vec<String>,
@@ -283,19 +322,26 @@ impl Run {
         let Self {
             crew,
             stage,
+            front,
             disturbances,
             ..
         } = self;
+        if fault.is_of_gateway() {
+            of_front(front, fault, disturbances)?;
+        }
         let mut meanwhile = |stage: &mut Stage, done: &mut Vec<Disturbance>| match second {
             Some(Fault::ClientDies) => replace_one(crew, done),
+            Some(second) if second.is_of_gateway() => of_front(front, second, done),
             Some(second) => stage.suffer(second, done, |_, _| Ok(())),
             None => Ok(()),
         };
         let mut was_done = false;
-        stage.suffer(fault, disturbances, |stage, done| {
-            was_done = true;
-            meanwhile(stage, done)
-        })?;
+        if !fault.is_of_gateway() {
+            stage.suffer(fault, disturbances, |stage, done| {
+                was_done = true;
+                meanwhile(stage, done)
+            })?;
+        }
         if !was_done {
             meanwhile(stage, disturbances)?;
         }
@@ -389,6 +435,15 @@ fn immortal(stage: &Stage) -> Option<String> {
 fn replace_one(crew: &mut Crew, done: &mut Vec<Disturbance>) -> Result<()> {
     let from_us = now_us();
     crew.replace_one()?;
+    done.push(Disturbance::trouble(from_us, now_us()));
+    Ok(())
+}
+
+/// A gateway process that dies or stops takes along what it was about to give back.
+fn of_front(front: &mut Option<Front>, fault: Fault, done: &mut Vec<Disturbance>) -> Result<()> {
+    let front = front.as_mut().ok_or("there is no gateway")?;
+    let from_us = now_us();
+    front.suffer(fault)?;
     done.push(Disturbance::trouble(from_us, now_us()));
     Ok(())
 }

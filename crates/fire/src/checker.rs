@@ -15,6 +15,8 @@
 //! the HTTP answer follow from the backend's answer. Each answer came within the deadline plus the time for which the machine
 //! kept the process waiting.
 //!
+//! An answer through Envoy is [that of the gateway process](through_envoy), which writes down its decisions.
+//!
 //! A grant of as much as there is is decided as its amount would be, and [none is of less](grants) than there was. Without an
 //! answer it may have taken any amount up to the most.
 //!
@@ -53,6 +55,7 @@ mod places;
 mod replaced;
 mod rule;
 mod share;
+mod through_envoy;
 mod timeline;
 mod told;
 mod trial;
@@ -82,11 +85,12 @@ use self::patience::belated;
 use self::replaced::InForce;
 pub use self::replaced::ReplacedFindings;
 use self::rule::Rule;
+pub use self::through_envoy::EnvoyFindings;
 use self::timeline::{Moment, Step, Timelines};
 pub use self::told::ToldFindings;
 use self::trial::{Course, Observation, Trial};
 pub use self::turns::TurnFindings;
-use crate::attempt::{Attempt, Budget, Fallback, Outcome};
+use crate::attempt::{Attempt, Budget, Door, Fallback, Outcome};
 use crate::history::History;
 use crate::population::calendar_of;
 
@@ -109,8 +113,10 @@ pub struct Findings {
     pub failed: u64,
     /// Attempts with an unknown outcome.
     pub unknown: u64,
-    /// Answered attempts over HTTP, of any outcome.
+    /// Answered attempts at services with the layer, over HTTP, of any outcome.
     pub over_http: u64,
+    /// The findings about questions through Envoy.
+    pub through_envoy: EnvoyFindings,
     /// Charges that a service settled.
     pub settled: u64,
     /// The part of these under quotas that let requests wait.
@@ -190,6 +196,7 @@ pub fn check(history: &History) -> Findings {
             broken_promise(history, &timelines, attempt, &courses),
             misreported(history, attempt),
             belated(history, &waits, attempt),
+            findings.through_envoy.judge(history, &waits, attempt),
             hasty(&timelines, attempt),
             impatient(history, attempt),
             in_force.stale(attempt, &mut findings.replaced),
@@ -303,7 +310,8 @@ fn without_warm_up(quota: &Quota) -> Quota {
 impl Findings {
     fn count(&mut self, attempt: &Attempt) {
         self.grants.count(attempt);
-        self.over_http += u64::from(attempt.told.is_some());
+        let is_over_http = attempt.asker.door == Door::Http && attempt.told.is_some();
+        self.over_http += u64::from(is_over_http);
         for (position, _cost) in attempt.settled() {
             self.settled += 1;
             self.settled_in_line += u64::from(attempt.may_have_waited(position));

@@ -11,6 +11,7 @@ mod replacing;
 mod restarting;
 
 use std::io::Read;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,14 +19,15 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tollgate_core::{Backend, Receipt};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 
 use self::knocking::{KNOCKERS, knock};
-use self::machine::watch_the_machine;
+pub(crate) use self::machine::{waited_us, watch_the_machine};
 use self::operating::operate;
 use self::ordering::order;
-use self::record::say;
+pub(crate) use self::record::say;
 pub use self::record::{HolderFigures, Line};
 use self::replacing::replace_quotas;
 use self::restarting::restart;
@@ -42,6 +44,7 @@ use crate::holder::{PlaceDesk, Places};
 use crate::instance::Instance;
 use crate::patience::Patience;
 use crate::population::{Population, SHARED_CALLERS};
+use crate::ruling::Question;
 use crate::settling::{Recorder, Settler};
 use crate::wall::now_us;
 
@@ -79,12 +82,18 @@ pub struct Orders {
     pub place: Place,
     /// Its defect, if it should have one.
     pub flaw: Option<Flaw>,
+    /// The Envoy through which some processes ask, if there is one.
+    #[serde(default)]
+    pub envoy: Option<SocketAddr>,
 }
 
 impl Orders {
     /// The asking process. A dead client is replaced by one that asks in its way, if there are as many clients as doors.
     fn asker(&self) -> Asker {
-        let doors = Door::ALL;
+        let doors = match self.envoy {
+            Some(_) => &Door::WITH_ENVOY[..],
+            None => &Door::WITHOUT_ENVOY[..],
+        };
         Asker {
             process: self.number,
             door: doors[usize::try_from(self.number).unwrap_or_default() % doors.len()],
@@ -146,7 +155,8 @@ async fn ask(orders: &Orders) -> Result<()> {
     let next = Arc::new(AtomicU64::new(0));
     let recorder = recorder(asker, Arc::clone(&next));
     let settler = Settler::of(&population, recorder, orders.seed, orders.flaw);
-    let entrance = Entrance::open(asker.door, backend, population, orders.flaw, settler).await?;
+    let (flaw, envoy) = (orders.flaw, orders.envoy);
+    let entrance = Entrance::open(asker.door, backend, population, flaw, settler, envoy).await?;
     if let Some(first) = entrance.instance() {
         say(&Line::Waiting(first.line(orders.number)))?;
     }
@@ -162,21 +172,9 @@ async fn ask(orders: &Orders) -> Result<()> {
     let mut workers: Vec<_> = (0..orders.workers)
         .map(|worker| tokio::spawn(work(Arc::clone(&client), worker)))
         .collect();
-    let desk = PlaceDesk::of(client.entrance.backend())?;
-    workers.extend(
-        (0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(&client), desk.clone(), holder))),
-    );
-    let backend = client.entrance.backend();
-    let gate = Gate::of(backend, client.entrance.population(), orders.flaw)?;
-    let gate = Arc::new(gate);
-    workers.extend((0..KNOCKERS).map(|knocker| {
-        let (client, gate) = (Arc::clone(&client), Arc::clone(&gate));
-        tokio::spawn(knock(client, gate, knocker))
-    }));
-    workers.push(tokio::spawn(operate(Arc::clone(&client), gate)));
-    workers.push(tokio::spawn(replace_quotas(Arc::clone(&client))));
-    workers.push(tokio::spawn(restart(Arc::clone(&client))));
-    workers.push(tokio::spawn(order(Arc::clone(&client))));
+    if asker.door != Door::Envoy {
+        workers.extend(other_work(&client)?);
+    }
     tokio::spawn(watch_the_machine());
     input.await??;
     for worker in workers {
@@ -191,6 +189,28 @@ async fn ask(orders: &Orders) -> Result<()> {
         reclaimed: stats.reclaimed,
     }))?;
     Ok(())
+}
+
+/// The work beside that of charges, which Envoy has no questions for.
+fn other_work(client: &Arc<Client>) -> Result<Vec<JoinHandle<std::io::Result<()>>>> {
+    let orders = &client.orders;
+    let mut workers = Vec::new();
+    let desk = PlaceDesk::of(client.entrance.backend())?;
+    workers.extend(
+        (0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(client), desk.clone(), holder))),
+    );
+    let backend = client.entrance.backend();
+    let gate = Gate::of(backend, client.entrance.population(), orders.flaw)?;
+    let gate = Arc::new(gate);
+    workers.extend((0..KNOCKERS).map(|knocker| {
+        let (client, gate) = (Arc::clone(client), Arc::clone(&gate));
+        tokio::spawn(knock(client, gate, knocker))
+    }));
+    workers.push(tokio::spawn(operate(Arc::clone(client), gate)));
+    workers.push(tokio::spawn(replace_quotas(Arc::clone(client))));
+    workers.push(tokio::spawn(restart(Arc::clone(client))));
+    workers.push(tokio::spawn(order(Arc::clone(client))));
+    Ok(workers)
 }
 
 /// The orders of the parent: a byte when no more places are to be held, and the end of the input when all is over.
@@ -374,7 +394,11 @@ impl Client {
         let limiter = instance.as_ref().map_or(0, Instance::number);
         let most_us = patience.waits_at_most_us();
         let number = self.begin_with(limiter, verb.clone(), promised_us, most_us)?;
-        let asking = self.entrance.ask(instance.as_ref(), &verb, patience);
+        let question = Question {
+            process: self.orders.number,
+            number,
+        };
+        let asking = (self.entrance).ask(instance.as_ref(), &verb, patience, question);
         let (heard, receipts) = asking.await;
         end(number, &heard)?;
         let mut taken = Vec::new();
@@ -455,9 +479,10 @@ impl Client {
             limiter,
             waits_at_most_us,
             promised_us,
+            question: (self.asker.door == Door::Envoy).then_some(number),
             ..Attempt::plain(self.asker, verb, now_us(), 0, unheard)
         };
-        say(&Line::Ask(number, attempt))?;
+        say(&Line::Ask(number, Box::new(attempt)))?;
         Ok(number)
     }
 }
@@ -468,7 +493,7 @@ fn recorder(asker: Asker, next: Arc<AtomicU64>) -> Recorder {
         let number = next.fetch_add(1, Ordering::Relaxed);
         let unheard = Outcome::Unknown(String::new());
         let attempt = Attempt::plain(asker, verb, now_us(), 0, unheard);
-        say(&Line::Ask(number, attempt))?;
+        say(&Line::Ask(number, Box::new(attempt)))?;
         act();
         end(number, &Outcome::Told.into())
     })

@@ -17,6 +17,7 @@ use crate::knock::Knock;
 use crate::operator::OperatorCall;
 use crate::order::Order;
 use crate::replacement::Replacement;
+use crate::ruling::Ruling;
 use crate::wall::now_us;
 
 /// The word that makes this program a client; its orders follow.
@@ -46,6 +47,10 @@ pub(crate) struct Record {
     pub(crate) orders: Vec<Order>,
     pub(crate) lines: Vec<WaitingLine>,
     pub(crate) replaced: Vec<Replacement>,
+    /// The decisions of a gateway process.
+    pub(crate) rulings: Vec<Ruling>,
+    /// The times in which that or its Envoy was away.
+    pub(crate) away: Vec<Wait>,
     /// The figures of the clients that ended by themselves.
     pub(crate) figures: Vec<HolderFigures>,
     /// The defects of the client itself.
@@ -159,8 +164,8 @@ fn ended(process: &mut Child, until: Instant) -> Result<()> {
     Err("a client did not end when it was told to".into())
 }
 
-/// Reads a client's record until it ends. Its open attempts have an unknown outcome.
-fn record(process: u32, output: impl Read) -> Record {
+/// Reads a process's record until it ends. Its open attempts have an unknown outcome.
+pub(crate) fn record(process: u32, output: impl Read) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
     let (mut holds, mut knocks) = (HashMap::new(), HashMap::new());
     let (mut orders, mut lines) = (HashMap::new(), HashMap::new());
@@ -172,7 +177,7 @@ fn record(process: u32, output: impl Read) -> Record {
         // The last line of a killed client may be half a line.
         match serde_json::from_str(&line) {
             Ok(Line::Ask(number, attempt)) => {
-                open.insert(number, attempt);
+                open.insert(number, *attempt);
             }
             Ok(Line::Hear(number, heard_us, heard)) => {
                 if let Some(attempt) = open.remove(&number) {
@@ -197,6 +202,7 @@ fn record(process: u32, output: impl Read) -> Record {
             Ok(Line::Replaced(one)) => {
                 replaced.insert(one.from_us, one);
             }
+            Ok(Line::Ruled(ruling)) => record.rulings.push(ruling),
             Ok(Line::End(figures)) => record.figures.push(figures),
             Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
                 process,

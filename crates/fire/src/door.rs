@@ -1,7 +1,10 @@
 //! The ways to ask: through the backend itself, a limiter, or a server with the layer around it.
 
 mod ordering;
+mod through_envoy;
+mod told;
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,17 +20,18 @@ use tollgate::CheckOutcome;
 use tollgate_core::{Backend, Receipt};
 use tollgate_redis::RedisBackend;
 
+use self::told::told_by;
 use crate::Result;
 use crate::attempt::{
-    AskedCharge, Asking, AttemptAnswer, DecisionRecord, Door, Fallback, HttpAnswer, Manner,
-    Outcome, Verb,
+    AskedCharge, Asking, AttemptAnswer, DecisionRecord, Door, Fallback, Manner, Outcome, Verb,
 };
 use crate::flaw::Flaw;
 use crate::instance::Instance;
 use crate::observed::{DECIDED, ObservedBackend, SLOT, Slot};
 use crate::patience::Patience;
 use crate::population::{CALLER, COST, Population, WAITS_AT_MOST};
-use crate::settling::{SETTLED, STAYS, Settler};
+use crate::ruling::Question;
+use crate::settling::{STAYS, Settler};
 use crate::terms::Terms;
 use crate::wall::now_us;
 
@@ -47,6 +51,7 @@ enum Way {
     Backend,
     Limiter(Mutex<Instance>),
     Http(Box<Client<HttpConnector, Body>>, Mutex<Instance>),
+    Envoy(Box<Client<HttpConnector, Body>>, SocketAddr),
 }
 
 impl Entrance {
@@ -56,6 +61,7 @@ impl Entrance {
         population: Population,
         flaw: Option<Flaw>,
         settler: Settler,
+        envoy: Option<SocketAddr>,
     ) -> Result<Self> {
         let observed = ObservedBackend::of(&backend, flaw);
         let first = |settler| Instance::first(&population, observed, flaw, settler);
@@ -65,6 +71,10 @@ impl Entrance {
             Door::Http => {
                 let client = Client::builder(TokioExecutor::new()).build_http();
                 Way::Http(Box::new(client), Mutex::new(first(Some(settler)).await?))
+            }
+            Door::Envoy => {
+                let client = Client::builder(TokioExecutor::new()).build_http();
+                Way::Envoy(Box::new(client), envoy.ok_or("there is no Envoy to ask")?)
             }
         };
         Ok(Self {
@@ -111,7 +121,7 @@ impl Entrance {
 
     fn present(&self) -> Option<&Mutex<Instance>> {
         match &self.way {
-            Way::Backend => None,
+            Way::Backend | Way::Envoy(..) => None,
             Way::Limiter(instance) | Way::Http(_, instance) => Some(instance),
         }
     }
@@ -126,7 +136,7 @@ impl Entrance {
 
     /// True if only the answer to a caller says that its turn has come, and the caller cannot leave before.
     pub(crate) fn answers_after_the_wait(&self) -> bool {
-        !matches!(self.way, Way::Backend)
+        self.present().is_some()
     }
 
     /// The part of an action that can be asked for this way.
@@ -134,6 +144,18 @@ impl Entrance {
         match self.way {
             Way::Backend => {}
             Way::Limiter(_) => asked.truncate(1),
+            Way::Envoy(..) => {
+                // The order of the descriptors, of which a request has one for each policy.
+                let policies = self.population.asked_by(Door::Envoy);
+                for asked in &mut asked {
+                    let policy = &mut asked.budget.policy;
+                    if !policies.contains(policy) {
+                        *policy = policies[*policy % policies.len()];
+                    }
+                }
+                asked.sort_by_key(|asked| asked.budget.policy);
+                asked.dedup_by_key(|asked| asked.budget.policy);
+            }
             Way::Http(..) => {
                 // The order in which a limiter goes through its policies. Each charges a request once.
                 asked.sort_by_key(|asked| asked.budget.policy);
@@ -142,7 +164,9 @@ impl Entrance {
         }
         for asked in &mut asked {
             asked.manner = match (&self.way, asked.manner) {
-                (Way::Limiter(_), Manner::Shadow) | (Way::Http(..), _) => Manner::Enforce,
+                (Way::Limiter(_), Manner::Shadow) | (Way::Http(..) | Way::Envoy(..), _) => {
+                    Manner::Enforce
+                }
                 // A check never waits, and so a probe would say that it does not pass where another does.
                 (Way::Limiter(_), _) if !self.population.longest_wait(&[*asked]).is_zero() => {
                     Manner::Enforce
@@ -159,12 +183,18 @@ impl Entrance {
         instance: Option<&Instance>,
         verb: &Verb,
         mut patience: Patience,
+        question: Question,
     ) -> (AttemptAnswer, Vec<Receipt>) {
         let asked = verb.asked();
         if self.flaw == Some(Flaw::StatesNoWait) {
             patience.waits_at_most = None;
         }
         let (heard, receipts) = match (&self.way, instance) {
+            (Way::Envoy(client, envoy), _) => {
+                let envoy = (*envoy, &self.population);
+                let told = through_envoy::request(client, envoy, question, asked, patience);
+                (told.await, Vec::new())
+            }
             (Way::Backend, _) | (_, None) => self.decide(verb, patience).await,
             (Way::Limiter(_), Some(instance)) => self.check(instance, verb, patience).await,
             (Way::Http(client, _), Some(instance)) => {
@@ -365,26 +395,7 @@ fn heard(
     headers: &HeaderMap,
     asked: &[AskedCharge],
 ) -> AttemptAnswer {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let members = headers.get_all("ratelimit").iter();
-    let members = members.filter_map(|line| line.to_str().ok());
-    let members: Vec<_> = members.flat_map(|line| line.split(", ")).collect();
-    let left = |asked: &AskedCharge| {
-        let name = format!("\"{}\";", Population::name(asked.budget.policy));
-        let mut own = members.iter().filter_map(|it| it.strip_prefix(&name));
-        let mut fields = own.next()?.split(';');
-        fields.find_map(|field| field.strip_prefix("r=")?.parse().ok())
-    };
-    let settled = |asked: &AskedCharge| {
-        let cost = text(&format!("{SETTLED}{}", asked.budget.policy))?;
-        cost.parse().ok()
-    };
-    let told = HttpAnswer {
-        status: status.as_u16(),
-        retry_after_s: text("retry-after").and_then(|value| value.parse().ok()),
-        remaining: asked.iter().map(left).collect(),
-        settled: asked.iter().map(settled).collect(),
-    };
+    let told = told_by(status, headers, asked);
     let Some((outcome, asking)) = of_backend(headers) else {
         return AttemptAnswer {
             told: Some(told),

@@ -57,6 +57,14 @@ pub enum Fault {
     Reshard,
     /// SIGKILL to a client in the middle of its work.
     ClientDies,
+    /// SIGKILL to the gateway process that Envoy asks, and another after a while.
+    GatewayDies(Duration),
+    /// SIGSTOP to the gateway process for a while.
+    GatewayStops(Duration),
+    /// The gateway's file is replaced, by one with the same policies and another one.
+    GatewayReloads,
+    /// SIGKILL to Envoy, and another one in its place.
+    EnvoyDies,
 }
 
 /// The kinds of servers.
@@ -86,7 +94,7 @@ impl Topology {
 
     /// The faults of one round: each once, in an order from the seed.
     #[must_use]
-    pub fn round(self, rng: &mut Rng, has_clock: bool) -> Vec<Fault> {
+    pub fn round(self, rng: &mut Rng, has_clock: bool, has_envoy: bool) -> Vec<Fault> {
         let mut faults = vec![
             Fault::ScriptFlush,
             Fault::ClientKill,
@@ -134,6 +142,14 @@ impl Topology {
             let forward = rng.i64(100_000..20_000_000);
             faults.extend([Fault::Clock(forward), Fault::Clock(-forward / 3)]);
         }
+        if has_envoy {
+            faults.extend([
+                Fault::GatewayDies(millis(rng, 0..800)),
+                Fault::GatewayStops(millis(rng, 100..2_500)),
+                Fault::GatewayReloads,
+                Fault::EnvoyDies,
+            ]);
+        }
         rng.shuffle(&mut faults);
         faults
     }
@@ -145,7 +161,20 @@ impl Fault {
     pub fn is_instant(self) -> bool {
         matches!(
             self,
-            Self::ScriptFlush | Self::FlushAll | Self::ClientKill | Self::ClientDies
+            Self::ScriptFlush
+                | Self::FlushAll
+                | Self::ClientKill
+                | Self::ClientDies
+                | Self::GatewayReloads
+        )
+    }
+
+    /// Says whether it is one of the gateway, and not of the servers.
+    #[must_use]
+    pub fn is_of_gateway(self) -> bool {
+        matches!(
+            self,
+            Self::GatewayDies(_) | Self::GatewayStops(_) | Self::GatewayReloads | Self::EnvoyDies
         )
     }
 
@@ -194,6 +223,10 @@ impl Fault {
             Self::Isolated => "master isolated",
             Self::Reshard => "resharding",
             Self::ClientDies => "client killed",
+            Self::GatewayDies(_) => "gateway killed",
+            Self::GatewayStops(_) => "gateway stopped",
+            Self::GatewayReloads => "gateway's file replaced",
+            Self::EnvoyDies => "Envoy killed",
         }
     }
 }

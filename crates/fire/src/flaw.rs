@@ -42,11 +42,15 @@ pub enum Flaw {
     KeepsQuotas,
     /// Its service settles requests for nothing, and says that they cost something.
     SettlesForNothing,
+    /// The gateway process lets through what its backend refused.
+    LetsThrough,
+    /// The gateway process does not answer some questions, and Envoy waits for ever.
+    NeverAnswers,
 }
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
@@ -65,6 +69,8 @@ impl Flaw {
         Self::IdsOnce,
         Self::KeepsQuotas,
         Self::SettlesForNothing,
+        Self::LetsThrough,
+        Self::NeverAnswers,
     ];
 
     /// True if it shows while requests wait, in a run without faults.
@@ -74,6 +80,12 @@ impl Flaw {
             self,
             Self::OneMoreWaits | Self::OneFewerWaits | Self::NeverCloses | Self::KeepsTurns
         )
+    }
+
+    /// True if it is one of the gateway process.
+    #[must_use]
+    pub fn is_of_gateway(self) -> bool {
+        matches!(self, Self::LetsThrough | Self::NeverAnswers)
     }
 
     /// True if nothing is wrong with its requests, and they show nothing.
@@ -104,6 +116,8 @@ impl Flaw {
             Self::IdsOnce => "ids-once",
             Self::KeepsQuotas => "keeps-quotas",
             Self::SettlesForNothing => "settles-for-nothing",
+            Self::LetsThrough => "lets-through",
+            Self::NeverAnswers => "never-answers",
         }
     }
 }

@@ -56,7 +56,16 @@ pub struct History {
     /// The times at which quotas were replaced. A history without them says nothing of these times.
     #[serde(default)]
     pub replaced: Vec<Replacement>,
+    /// The times in which the gateway process or its Envoy was away, or stopped. They are among the waits as well.
+    #[serde(default)]
+    pub away: Vec<Wait>,
 }
+
+/// The number of the gateway process among all processes of a history.
+pub const GATEWAY_PROCESS: u32 = u32::MAX - 1;
+
+/// The number of its Envoy.
+pub const ENVOY_PROCESS: u32 = u32::MAX - 2;
 
 /// A process got no processor, between two points in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,6 +10,7 @@
 //! | [`Attempt`], [`History`] | what was asked and heard, which requests left the line, and what was done meanwhile |
 //! | [`check`] | pure: is this possible? |
 //! | [`client`] | one process that asks |
+//! | [`gateway`] | the process that Envoy asks |
 //! | [`Fault`], [`Topology`] | the faults and the servers that they are done to, from a seed |
 //! | [`Campaign`] | a run from beginning to end |
 //! | [`Soak`] | many decisions without any fault |
@@ -26,7 +27,9 @@ mod fault;
 mod flaw;
 mod forger;
 mod forgery;
+mod front;
 mod gate;
+pub mod gateway;
 mod history;
 mod hold;
 mod holder;
@@ -40,6 +43,7 @@ mod patience;
 mod population;
 mod replacement;
 mod result;
+mod ruling;
 mod settling;
 mod soak;
 mod stage;
@@ -52,7 +56,7 @@ pub use attempt::{
 };
 pub use campaign::{Campaign, DEADLINE, Report};
 pub use checker::{
-    BanFindings, Findings, GrantFindings, HeldFindings, LineFindings, OnceFindings,
+    BanFindings, EnvoyFindings, Findings, GrantFindings, HeldFindings, LineFindings, OnceFindings,
     ReplacedFindings, ToldFindings, TurnFindings, Violation, check,
 };
 pub use clock::Clockwork;
@@ -60,7 +64,8 @@ pub use crew::CLIENT;
 pub use fault::{Fault, Topology};
 pub use flaw::Flaw;
 pub use forgery::Forgery;
-pub use history::{Disturbance, Effect, History, Home, Wait};
+pub use front::GATEWAY;
+pub use history::{Disturbance, ENVOY_PROCESS, Effect, GATEWAY_PROCESS, History, Home, Wait};
 pub use hold::{Grant, Hold};
 pub use instance::WaitingLine;
 pub use kept::check_again;
@@ -70,5 +75,6 @@ pub use order::{Identified, Order, OrderName};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};
 pub use replacement::Replacement;
 pub use result::Result;
+pub use ruling::{Question, Ruling};
 pub use soak::{Held, Soak, SoakReport};
 pub use terms::Terms;

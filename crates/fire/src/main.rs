@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tollgate_fire::{
-    Campaign, Clockwork, DEADLINE, Flaw, Forgery, Report, Result, Soak, Topology, check_again,
-    client,
+    Campaign, Clockwork, DEADLINE, Door, Flaw, Forgery, Report, Result, Soak, Topology,
+    check_again, client, gateway,
 };
 
 use self::table::table;
@@ -39,6 +39,9 @@ enum What {
     /// The process that a run starts for each client
     #[command(hide = true)]
     Client { orders: String },
+    /// The process that a run starts for Envoy to ask
+    #[command(hide = true)]
+    Gateway { orders: String },
 }
 
 #[derive(Args, Clone)]
@@ -55,9 +58,12 @@ struct Run {
     /// Seed of all random choices; a new one unless set
     #[arg(long)]
     seed: Option<u64>,
-    /// Number of asking processes
-    #[arg(long, default_value_t = 3)]
-    clients: u32,
+    /// Number of asking processes; one for each way to ask unless set
+    #[arg(long)]
+    clients: Option<u32>,
+    /// One way to ask is through a real Envoy, and faults are done to that and its gateway as well
+    #[arg(long)]
+    envoy: bool,
     /// Gives the one server's script a defect, to see that it is noticed
     #[arg(long, value_parser = forgery)]
     forge: Option<Forgery>,
@@ -103,6 +109,10 @@ fn main() -> ExitCode {
         What::Client { orders } => serde_json::from_str(&orders)
             .map_err(Into::into)
             .and_then(|orders| client::run(&orders))
+            .map(|()| true),
+        What::Gateway { orders } => serde_json::from_str(&orders)
+            .map_err(Into::into)
+            .and_then(|orders| gateway::run(&orders))
             .map(|()| true),
     };
     match result {
@@ -175,10 +185,12 @@ impl Run {
             return start_with_clock();
         }
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
-        println!(
-            "seed {seed}, deadline {DEADLINE:?}, {} clients",
-            self.clients
-        );
+        let ways = match self.envoy {
+            true => Door::WITH_ENVOY.len(),
+            false => Door::WITHOUT_ENVOY.len(),
+        };
+        let clients = self.clients.map_or_else(|| u32::try_from(ways), Ok)?;
+        println!("seed {seed}, deadline {DEADLINE:?}, {clients} clients");
         let topologies = match self.topology {
             Some(Kind::Single) => vec![Topology::Single],
             Some(Kind::Sentinel) => vec![Topology::Sentinel],
@@ -193,7 +205,8 @@ impl Run {
                 seed,
                 time: share,
                 still: Duration::from_secs(self.still),
-                clients: self.clients,
+                clients,
+                has_envoy: self.envoy,
                 forgery: self.forge,
                 flaw: self.flaw,
                 only: self.only.clone(),

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use tollgate::RequestView;
 use tollgate_core::{Algorithm, Calendar, Charge, Key, Quota, Scope, Zone};
 
-use crate::attempt::{AskedCharge, Budget, Manner, Verb};
+use crate::attempt::{AskedCharge, Budget, Door, Manner, Verb};
 
 /// The number of callers that all clients share. Those from this number on belong to one worker of one client each.
 pub const SHARED_CALLERS: u32 = 3;
@@ -160,6 +160,13 @@ impl Population {
         let is_other = |policy: &usize| self.others.values().any(|other| other == policy);
         let all = 0..self.quotas.len();
         all.filter(|policy| !is_other(policy)).collect()
+    }
+
+    /// The policies that callers ask for by this door: Envoy's requests do not wait for their turn.
+    pub(crate) fn asked_by(&self, door: Door) -> Vec<usize> {
+        let mut asked = self.asked();
+        asked.retain(|policy| door != Door::Envoy || self.quotas[*policy].longest_wait().is_zero());
+        asked
     }
 
     /// Says whether a policy's quota is replaced by others of another rate and algorithm. No process has a share of it.

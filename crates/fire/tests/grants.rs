@@ -265,6 +265,7 @@ fn a_share_that_grants_more_or_less_than_it_has_is_caught() {
             told: None,
             left_us: None,
             asking: None,
+            question: None,
         }
     };
     let wrongs = |granted: [(u64, u64); 3]| {

@@ -99,6 +99,7 @@ impl Story {
                 asked_us: self.now_us + ANSWER_US / 4,
                 answered_us: self.now_us + 3 * ANSWER_US / 4,
             }),
+            question: None,
         };
         self.now_us += ANSWER_US;
         let wait_us = attempt.wait_us().unwrap_or_default();

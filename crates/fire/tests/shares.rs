@@ -175,6 +175,7 @@ impl Simulation {
             told: None,
             left_us: None,
             asking: None,
+            question: None,
         };
         let mut attempt = attempt.heard(self.wall_us, heard);
         // It goes on when its turn comes, while the others are served.

@@ -49,6 +49,11 @@ fn a_cluster_under_faults_that_never_were_before() {
     nothing_is_wrong(&["--topology", "cluster", "--seconds", "8"]);
 }
 
+#[test]
+fn one_server_behind_a_real_envoy_under_faults_that_never_were_before() {
+    nothing_is_wrong(&["--topology", "single", "--seconds", "10", "--envoy"]);
+}
+
 /// The number of runs in which a defect may go unseen: the machine decides how many requests and outages meet it in a run.
 const TRIES: u64 = 10;
 
@@ -149,7 +154,8 @@ fn a_process_that_is_wrong_about_its_share_is_caught() {
         is_caught(flaw.name(), 12, &run, &["attempt", "knock", "order"]);
     };
     std::thread::scope(|scope| {
-        let others = |flaw: &Flaw| !flaw.is_of_line() && !flaw.shows_nothing();
+        let others =
+            |flaw: &Flaw| !flaw.is_of_line() && !flaw.is_of_gateway() && !flaw.shows_nothing();
         for flaw in Flaw::ALL.into_iter().filter(others) {
             scope.spawn(move || caught(flaw));
         }
@@ -168,6 +174,28 @@ fn a_process_that_is_wrong_about_its_line_is_caught() {
     std::thread::scope(|scope| {
         for flaw in Flaw::ALL.into_iter().filter(|flaw| flaw.is_of_line()) {
             scope.spawn(move || caught(flaw));
+        }
+    });
+}
+
+/// The only client asks through Envoy, so that nothing else can have noticed.
+#[test]
+fn what_is_wrong_behind_an_envoy_is_caught_through_it() {
+    let through_envoy = |what: &'static str, defect: [&str; 2], told: &[&str]| {
+        let only = ["--without-clock", "--envoy", "--clients", "1"];
+        is_caught(what, 2, &[&only[..], &defect].concat(), told);
+    };
+    std::thread::scope(|scope| {
+        for forgery in [Forgery::DoubleCharge, Forgery::SkipWrite] {
+            let name = forgery.name();
+            scope.spawn(move || through_envoy(name, ["--forge", name], &["attempt"]));
+        }
+        for (flaw, told) in [
+            (Flaw::LetsThrough, "told HttpAnswer { status: 200"),
+            (Flaw::NeverAnswers, "answered after"),
+        ] {
+            let name = flaw.name();
+            scope.spawn(move || through_envoy(name, ["--flaw", name], &[told]));
         }
     });
 }

@@ -21,19 +21,25 @@ impl Envoy {
     pub fn start(configuration: impl Fn(u16) -> String) -> Self {
         let install = "there is no Envoy: run `tests/install.sh`";
         Self(WebServer::start(install, |folder, address| {
-            let file = folder.join("envoy.yaml");
+            let file = folder.join(FILE);
             fs::write(&file, configuration(address.port())).expect("a file");
-            let mut command = Command::new(binary());
-            command.arg("--config-path").arg(&file);
-            command.args([
-                "--concurrency",
-                "1",
-                "--disable-hot-restart",
-                "--log-level",
-                "warn",
-            ]);
-            command
+            command(folder)
         }))
+    }
+
+    /// Kills Envoy, as a crash would, and starts another with its configuration, on its port.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come up.
+    pub fn restart(&mut self) {
+        self.0.restart(command);
+    }
+
+    /// The number of its process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.0.process_id()
     }
 
     /// The address on which Envoy listens.
@@ -41,6 +47,22 @@ impl Envoy {
     pub fn address(&self) -> SocketAddr {
         self.0.address()
     }
+}
+
+/// Its configuration, in its folder.
+const FILE: &str = "envoy.yaml";
+
+fn command(folder: &Path) -> Command {
+    let mut command = Command::new(binary());
+    command.arg("--config-path").arg(folder.join(FILE));
+    command.args([
+        "--concurrency",
+        "1",
+        "--disable-hot-restart",
+        "--log-level",
+        "warn",
+    ]);
+    command
 }
 
 /// The program in the package that `tests/install.sh` installs.

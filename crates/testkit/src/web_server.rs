@@ -58,30 +58,66 @@ impl WebServer {
         self.process.id()
     }
 
+    /// Kills the server, and starts the one that `command` makes for the same folder, on the same address.
+    ///
+    /// # Panics
+    ///
+    /// If it does not listen within the time that a server may take to start.
+    pub(crate) fn restart(&mut self, command: impl Fn(&Path) -> Command) {
+        let started_at = Instant::now();
+        loop {
+            self.kill();
+            let (process, watchdog) = run("it is gone", command(self.folder.path()), &self.folder);
+            (self.process, self.watchdog) = (process, watchdog);
+            while matches!(self.process.try_wait(), Ok(None)) {
+                if TcpStream::connect(self.address).is_ok() {
+                    return;
+                }
+                sleep(Duration::from_millis(10));
+            }
+            assert!(started_at.elapsed() < STARTUP, "it does not listen again");
+        }
+    }
+
+    /// Kills the process. The watchdog first, so that it never kills a number that belongs to another process by then.
+    fn kill(&mut self) {
+        for process in [&mut self.watchdog, &mut self.process] {
+            // Both may have ended.
+            let _gone = process.kill();
+            let _status = process.wait();
+        }
+    }
+
     fn spawn(install: &str, command: &impl Fn(&Path, SocketAddr) -> Command) -> Self {
         let folder = tempfile::Builder::new().prefix("tollgate-").tempdir();
         let folder = folder.expect("a folder");
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
         let address = free.expect("a port");
-        let log = fs::File::create(folder.path().join(LOG)).expect("a file");
-        let mut command = command(folder.path(), address);
-        let process = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn();
-        let process = match process {
-            Ok(process) => process,
-            Err(error) if error.kind() == ErrorKind::NotFound => panic!("{install}"),
-            Err(error) => panic!("cannot start {command:?}: {error}"),
-        };
+        let (process, watchdog) = run(install, command(folder.path(), address), &folder);
         Self {
             address,
-            watchdog: watch(process.id(), folder.path()),
             process,
+            watchdog,
             folder,
         }
     }
+}
+
+/// Starts a process, and its watchdog.
+fn run(install: &str, mut command: Command, folder: &TempDir) -> (Child, Child) {
+    let log = fs::File::create(folder.path().join(LOG)).expect("a file");
+    let process = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn();
+    let process = match process {
+        Ok(process) => process,
+        Err(error) if error.kind() == ErrorKind::NotFound => panic!("{install}"),
+        Err(error) => panic!("cannot start {command:?}: {error}"),
+    };
+    let watchdog = watch(process.id(), folder.path());
+    (process, watchdog)
 }
 
 /// The words of the server.
@@ -89,10 +125,6 @@ const LOG: &str = "log";
 
 impl Drop for WebServer {
     fn drop(&mut self) {
-        // The watchdog first, so that it never kills a number that belongs to another process by then. Both may have ended.
-        for process in [&mut self.watchdog, &mut self.process] {
-            let _gone = process.kill();
-            let _status = process.wait();
-        }
+        self.kill();
     }
 }

@@ -1,19 +1,32 @@
 //! The cases without which a run shows nothing.
 
-use crate::checker::Findings;
+use crate::checker::{EnvoyFindings, Findings};
 
 /// The cases that did not come up. A short run needs some of them, and a long one all; days end only if the servers' clock can be
-/// set.
-pub(super) fn missing(found: &Findings, is_long: bool, has_clock: bool) -> Vec<String> {
+/// set, and questions go through Envoy only if there is one.
+pub(super) fn missing(
+    found: &Findings,
+    is_long: bool,
+    has_clock: bool,
+    has_envoy: bool,
+) -> Vec<String> {
     let (once, lines, bans) = (&found.once, &found.lines, &found.banned);
+    let through_envoy = match has_envoy {
+        true => found.through_envoy,
+        false => EnvoyFindings::ONE_OF_EACH,
+    };
     let in_any = [
         (once.replayed, "no id was replayed"),
         (
             found.replaced.by_another,
             "no charge was decided by a quota in place of another",
         ),
+        (through_envoy.passed, "no request passed through Envoy"),
+        (through_envoy.refused, "none was refused there"),
     ];
     let in_a_long_one = [
+        (through_envoy.undecided, "Envoy heard of no failure"),
+        (through_envoy.cut_off, "no question of Envoy's was cut off"),
         (once.charged_again, "no id was sent after its replays"),
         (once.from_another, "no id was sent by two processes"),
         (

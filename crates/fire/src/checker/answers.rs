@@ -15,7 +15,7 @@ pub(super) fn misreported(history: &History, attempt: &Attempt) -> Option<String
     if asked.is_empty() {
         return None;
     }
-    if attempt.asker.door == Door::Backend || attempt.outcome.is_unheard() {
+    if !attempt.asker.door.has_limiter() || attempt.outcome.is_unheard() {
         return None;
     }
     let ruled = misruled(history, asked, attempt);
@@ -104,7 +104,7 @@ fn misstated(
 }
 
 /// The answer by a decision, of which the service has settled some charges at these costs.
-fn of_decision(
+pub(super) fn of_decision(
     asked: &[AskedCharge],
     decided: &DecisionRecord,
     settled: Vec<Option<u64>>,

@@ -5,7 +5,7 @@ use super::grants::{decided_cost, stingy};
 use super::patience::TIMER_US;
 use super::places::is_turned_away;
 use super::timeline::Timelines;
-use crate::attempt::{AskedCharge, Attempt, DecisionRecord, Door, Manner, Outcome, VerdictRecord};
+use crate::attempt::{AskedCharge, Attempt, DecisionRecord, Manner, Outcome, VerdictRecord};
 use crate::history::{Disturbance, Effect, History};
 
 /// The longest wait of a client for a promise.
@@ -117,7 +117,7 @@ pub(super) fn broken_promise(
 /// A request that went on before its turn: sooner after its question than it was to wait, or earlier by the server's clock. A
 /// process that asks the backend itself waits by itself.
 pub(super) fn hasty(timelines: &Timelines<'_>, attempt: &Attempt) -> Option<String> {
-    if attempt.asker.door == Door::Backend || attempt.left_us.is_some() {
+    if !attempt.asker.door.has_limiter() || attempt.left_us.is_some() {
         return None;
     }
     let wait_us = attempt.wait_us().filter(|us| *us > 0)?;

@@ -25,7 +25,7 @@ fn foreign_terms(history: &History, attempt: &Attempt, decided: &DecisionRecord)
     let stated_us = attempt.waits_at_most_us;
     // The time that the request has taken until it was decided counts.
     let took_us = match attempt.asker.door {
-        Door::Backend => 0,
+        Door::Backend | Door::Envoy => 0,
         Door::Limiter | Door::Http => took_us(attempt) + TIMER_US,
     };
     let is_of = |terms: Terms, version: Terms| {

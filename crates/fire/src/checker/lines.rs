@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::patience::{GRACE_US, Waits};
 use super::places::{Place, may_wait, place};
 use super::{LINGERS_US, Violation};
-use crate::attempt::{Attempt, Door, Fallback, Outcome};
+use crate::attempt::{Attempt, Fallback, Outcome};
 use crate::history::History;
 use crate::instance::WaitingLine;
 
@@ -39,7 +39,7 @@ struct Visitor<'a> {
 pub(super) fn check_lines(history: &History, waits: &Waits) -> (Vec<Violation>, LineFindings) {
     let mut visitors: BTreeMap<_, Vec<Visitor<'_>>> = BTreeMap::new();
     for (number, attempt) in history.attempts.iter().enumerate() {
-        if attempt.asker.door != Door::Backend && may_wait(history, attempt) {
+        if attempt.asker.door.has_limiter() && may_wait(history, attempt) {
             let asker = (attempt.asker.process, attempt.limiter);
             visitors.entry(asker).or_default().push(Visitor {
                 number,

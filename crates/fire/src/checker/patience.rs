@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::attempt::Attempt;
-use crate::history::{History, Wait};
+use crate::attempt::{Attempt, Door};
+use crate::history::{ENVOY_PROCESS, GATEWAY_PROCESS, History, Wait};
+use crate::terms::micros;
 
 /// The lateness of an answer that is allowed on a machine that keeps no process waiting.
 pub(super) const GRACE_US: u64 = 250_000;
@@ -26,9 +27,16 @@ impl Waits {
         Self(processes)
     }
 
-    /// The time for which the process of an attempt was kept waiting meanwhile.
+    /// The time for which the process of an attempt was kept waiting meanwhile, and those that it asked through.
     pub(crate) fn during_us(&self, attempt: &Attempt) -> u64 {
-        let waits = self.0.get(&attempt.asker.process).into_iter().flatten();
+        let between = match attempt.asker.door {
+            Door::Envoy => &[ENVOY_PROCESS, GATEWAY_PROCESS][..],
+            _ => &[],
+        };
+        let processes = between.iter().chain([&attempt.asker.process]);
+        let waits = processes
+            .filter_map(|process| self.0.get(process))
+            .flatten();
         let shared = |wait: &Wait| {
             let (from_us, to_us) = (
                 wait.from_us.max(attempt.sent_us),
@@ -43,7 +51,11 @@ impl Waits {
 /// An answer that came later than its deadline, and later than the machine explains. The process needs a processor twice, once
 /// to see that it is time and once to say so, and may have been kept waiting each time.
 pub(super) fn belated(history: &History, waits: &Waits, attempt: &Attempt) -> Option<String> {
-    let deadline_us = history.deadline_us?;
+    let deadline_us = match attempt.asker.door {
+        // Envoy's own timeout ends what the gateway process has not.
+        Door::Envoy => history.deadline_us?.max(micros(Door::ENVOY_TIMEOUT)),
+        _ => history.deadline_us?,
+    };
     if attempt.outcome.is_unheard() {
         return None;
     }

@@ -1,7 +1,7 @@
 //! The places of requests in the lines of their limiters, as far as the record tells.
 
 use super::patience::TIMER_US;
-use crate::attempt::{Attempt, Door, Fallback, Outcome};
+use crate::attempt::{Attempt, Fallback, Outcome};
 use crate::history::History;
 
 /// A place in the line, as far as the record tells.
@@ -22,7 +22,7 @@ pub(super) fn is_turned_away(history: &History, attempt: &Attempt) -> bool {
 /// Says whether the history knows the line of this attempt's limiter.
 pub(super) fn has_line(history: &History, attempt: &Attempt) -> bool {
     let asker = (attempt.asker.process, attempt.limiter);
-    attempt.asker.door != Door::Backend
+    attempt.asker.door.has_limiter()
         && (history.lines.iter()).any(|line| (line.process, line.limiter) == asker)
 }
 

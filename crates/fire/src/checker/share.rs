@@ -16,7 +16,7 @@ use super::least::apply;
 use super::rule::Rule;
 use super::worst_case::worst_case;
 use super::{LINGERS_US, Violation};
-use crate::attempt::{AskedCharge, Attempt, Budget, Door, Fallback, Manner, Outcome};
+use crate::attempt::{AskedCharge, Attempt, Budget, Fallback, Manner, Outcome};
 use crate::history::History;
 use crate::population::ONE_IN;
 
@@ -42,7 +42,7 @@ pub(super) fn overspent(history: &History) -> Vec<Violation> {
     let mut limiters: BTreeMap<(u32, u32), Vec<(usize, &Attempt)>> = BTreeMap::new();
     for (number, attempt) in history.attempts.iter().enumerate() {
         let is_question = !attempt.verb.asked().is_empty();
-        if attempt.asker.door != Door::Backend && is_question {
+        if attempt.asker.door.has_limiter() && is_question {
             let limiter = (attempt.asker.process, attempt.limiter);
             let asked = limiters.entry(limiter).or_default();
             asked.push((number, attempt));

@@ -25,6 +25,7 @@ impl Client {
         let longest = self.entrance.population().longest_wait(asked);
         let [of_http, of_others] = LEAVES;
         let one_in = match self.asker.door {
+            Door::Envoy => HASTY,
             Door::Http if longest.is_zero() => HASTY,
             Door::Http => of_http,
             Door::Backend | Door::Limiter => of_others,

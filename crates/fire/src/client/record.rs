@@ -11,12 +11,13 @@ use crate::knock::Knock;
 use crate::operator::OperatorCall;
 use crate::order::Order;
 use crate::replacement::Replacement;
+use crate::ruling::Ruling;
 
 /// The record of a client, a line for each entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Line {
     /// An attempt is about to be made: everything but its answer.
-    Ask(u64, Attempt),
+    Ask(u64, Box<Attempt>),
     /// Its outcome and the time.
     Hear(u64, u64, AttemptAnswer),
     /// An attempt to hold a place, and once more when the place is given back.
@@ -31,6 +32,8 @@ pub enum Line {
     Waiting(WaitingLine),
     /// The quotas are about to be replaced, and once more when they are.
     Replaced(Replacement),
+    /// A decision of a gateway process.
+    Ruled(Ruling),
     /// The figures of the process's backend at its end.
     End(HolderFigures),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.
@@ -49,7 +52,7 @@ pub struct HolderFigures {
 }
 
 /// Records an entry.
-pub(super) fn say(line: &Line) -> std::io::Result<()> {
+pub(crate) fn say(line: &Line) -> std::io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     std::io::stdout().lock().write_all(&text)

@@ -48,7 +48,7 @@ impl Entrance {
         let instance = self.instance();
         let asking = async {
             match (&self.way, &instance) {
-                (Way::Backend, _) | (_, None) => self.order_of_backend(name).await,
+                (Way::Backend | Way::Envoy(..), _) | (_, None) => self.order_of_backend(name).await,
                 (Way::Limiter(_), Some(instance)) => self.order_by_check(instance, name).await,
                 (Way::Http(client, _), Some(instance)) => {
                     order_by_http(client, instance, name).await
