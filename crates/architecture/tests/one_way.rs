@@ -38,6 +38,11 @@ const DOORS: &[Door] = &[
                 "an operator bans, or asks about a ban: no request is decided",
             ),
             (
+                "limiter/src/limiter/standing.rs",
+                1,
+                "an operator asks how a caller stands: no request is decided",
+            ),
+            (
                 "limiter/src/limiter/local.rs",
                 1,
                 "the share of this process, while the backend fails",

@@ -32,7 +32,9 @@ mod settlement;
 mod shedder;
 mod shedding;
 mod snapshot;
+mod standing;
 mod switches;
+mod tally;
 mod terms;
 mod uncovered;
 mod watch;
@@ -70,6 +72,7 @@ use self::shedder::Shedder;
 pub use self::shedding::Shedding;
 pub use self::snapshot::MOST_LOG_ENTRIES;
 use self::snapshot::Snapshot;
+pub use self::standing::{BudgetStanding, Standing};
 use self::switches::Switches;
 use self::terms::Terms;
 
@@ -388,6 +391,26 @@ impl Limiter {
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.0.health.failures()
+    }
+
+    /// True while the latest decisions were not made by the backend, for a page about its health. It changes with requests: an
+    /// outage in which none comes is not noticed, nor is its end.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota};
+    ///
+    /// assert!(!Limiter::from(Quota::per_second(10)).is_failing());
+    /// ```
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.0.health.is_failing()
+    }
+
+    /// The backend, for operators' own views of it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
     }
 
     /// The callers that a policy has denied most since the limiter was built, and the number of all denied callers. Operators find

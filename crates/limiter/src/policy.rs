@@ -415,6 +415,13 @@ impl Policy {
         &self.name
     }
 
+    /// True if it covers no request by itself: it is charged by its name.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_on_demand(&self) -> bool {
+        self.on_demand
+    }
+
     /// The mode in which its quotas are asked.
     #[doc(hidden)]
     #[inline]

@@ -12,8 +12,9 @@
 pub use crate::attachments::Attachments;
 pub use crate::key::{ContentType, SeenBody};
 pub use crate::limiter::{
-    Admission, Entries, Fallback, Judgement, Ledger, MOST_LOG_ENTRIES, PendingAdmission,
-    PendingPlan, Plan, Planning, PolicySet, Rejection, Ruling, Verdicts,
+    Admission, BudgetStanding, Entries, Fallback, Judgement, Ledger, MOST_LOG_ENTRIES,
+    PendingAdmission, PendingPlan, Plan, Planning, PolicySet, Rejection, Ruling, Standing,
+    Verdicts,
 };
 pub use crate::literal::literal;
 pub use crate::matching::Pattern;

@@ -7,7 +7,9 @@ use super::{Key, KeyKind, kind_of};
 
 impl Key {
     /// The text of the canonical form, as it stands in names in Redis: see `tollgate_redis::StateName`.
-    pub(crate) fn readable(&self) -> String {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn readable(&self) -> String {
         let mut text = String::new();
         write_identity(&mut text, self.as_bytes());
         text

@@ -143,7 +143,7 @@ impl Limiter {
         ban_of(&policy)
     }
 
-    fn named(&self, policy: &str) -> Result<Arc<Policy>, CheckError> {
+    pub(super) fn named(&self, policy: &str) -> Result<Arc<Policy>, CheckError> {
         let unknown = || CheckError::UnknownPolicy {
             policy: policy.into(),
         };

@@ -41,6 +41,10 @@ pub struct Event<'a> {
     pub(super) is_enforced: bool,
     pub(super) origin: Origin,
     pub(super) transport: Transport,
+    /// The result of the whole decision about the policy, with the first of the events that tell it.
+    pub(super) result: Option<&'static str>,
+    /// The quota, if it was asked.
+    pub(super) rule: Option<&'a Quota>,
 }
 
 /// The way in which a decision came about, and the time for which its request had waited.
@@ -242,6 +246,46 @@ impl<'a> Event<'a> {
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.origin.cause
+    }
+
+    /// The quota, if it was asked.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn rule(&self) -> Option<&'a Quota> {
+        self.rule
+    }
+
+    /// The result of the decision about the whole policy, in the words of the metric `rate_limiting_decisions_total`: `allowed`,
+    /// `denied`, `banned` and so on. One event of each decision has it, however many quotas the policy has, so that an observer
+    /// which counts results counts decisions. `None` for the other events, and for charges that are corrected.
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// use std::sync::{Arc, Mutex};
+    /// use tollgate::{Event, Limiter, Policy, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let results = Arc::new(Mutex::new(HashMap::new()));
+    /// let count = Arc::clone(&results);
+    /// let limiter = Limiter::builder()
+    ///     .policy(Policy::new("mail", [Quota::per_hour(1), Quota::per_day(5)]))
+    ///     .observe(move |event: &Event<'_>| {
+    ///         if let (Some(result), Ok(mut counts)) = (event.result(), count.lock()) {
+    ///             *counts.entry(result).or_insert(0) += 1;
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// for _ in 0..3 {
+    ///     limiter.check("mail", "alice").await?;
+    /// }
+    ///
+    /// let expected = HashMap::from([("allowed", 1), ("denied", 2)]);
+    /// assert_eq!(results.lock().ok().as_deref(), Some(&expected));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn result(&self) -> Option<&'static str> {
+        self.result
     }
 
     /// The way by which the request came to the limiter: the content type tells a call of gRPC's from another request.

@@ -20,6 +20,7 @@ use tollgate_core::{Backend, Decision, Figure, Mode, Outcome, Verdict};
 
 use super::event::{Cause, Origin};
 use super::plan::{Entries, Payer};
+use super::tally::{RESULTS, Tally};
 use crate::Policy;
 use crate::policy::{Label, Limit};
 
@@ -227,101 +228,6 @@ impl<T> PerRecorder<T> {
     }
 }
 
-/// The result of a decision about one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tally {
-    Allowed,
-    Waited,
-    Denied,
-    Banned,
-    AllowedByShare,
-    DeniedByShare,
-    PassedUndecided,
-    RefusedUndecided,
-    Blocked,
-    Exempt,
-    Off,
-    Unidentified,
-    PassedUnidentified,
-    TierUnknown,
-    Shed,
-    Left,
-    Replayed,
-    Unasked,
-}
-
-/// The names of the results, in their order.
-const RESULTS: [&str; 18] = [
-    "allowed",
-    "waited",
-    "denied",
-    "banned",
-    "allowed_by_share",
-    "denied_by_share",
-    "passed_undecided",
-    "refused_undecided",
-    "blocked",
-    "exempt",
-    "off",
-    "unidentified",
-    "passed_unidentified",
-    "tier_unknown",
-    "shed",
-    "left",
-    "replayed",
-    "unasked",
-];
-
-impl Tally {
-    /// The result of a cause that no quota was asked for; `None` if one was, or if nothing was decided.
-    fn of_cause(cause: Cause) -> Option<Self> {
-        match cause {
-            Cause::PassedUndecided => Some(Self::PassedUndecided),
-            Cause::RefusedUndecided => Some(Self::RefusedUndecided),
-            Cause::Blocked => Some(Self::Blocked),
-            Cause::Exempt => Some(Self::Exempt),
-            Cause::Off => Some(Self::Off),
-            Cause::Unidentified => Some(Self::Unidentified),
-            Cause::PassedUnidentified => Some(Self::PassedUnidentified),
-            Cause::TierUnknown => Some(Self::TierUnknown),
-            Cause::Shed => Some(Self::Shed),
-            Cause::Left => Some(Self::Left),
-            Cause::Replayed => Some(Self::Replayed),
-            Cause::Unasked => Some(Self::Unasked),
-            Cause::Backend | Cause::Local | Cause::NoPlace => None,
-            Cause::Settled | Cause::Released | Cause::Credited | Cause::Debited => None,
-        }
-    }
-
-    /// The result of one quota that was asked.
-    #[inline]
-    fn of_verdict(verdict: &Verdict, is_ban: bool) -> Self {
-        match verdict.outcome() {
-            Outcome::Deny(_) if is_ban => Self::Banned,
-            Outcome::Deny(_) => Self::Denied,
-            _ if !verdict.wait().is_zero() => Self::Waited,
-            _ => Self::Allowed,
-        }
-    }
-
-    /// The result of a policy with another of its quotas.
-    fn and(self, other: Self) -> Self {
-        if (other as usize) > (self as usize) {
-            other
-        } else {
-            self
-        }
-    }
-
-    fn by(self, cause: Cause) -> Self {
-        match (cause, self) {
-            (Cause::Local, Self::Denied | Self::Banned) => Self::DeniedByShare,
-            (Cause::Local, _) => Self::AllowedByShare,
-            (_, tally) => tally,
-        }
-    }
-}
-
 /// True if a request depended on a decision.
 #[derive(Clone, Copy, Debug)]
 enum Weight {
@@ -391,10 +297,7 @@ impl PolicyHandles {
 #[cold]
 fn decisions_of(recorder: &dyn Recorder, policy: &str, weight: Weight, tally: Tally) -> Counter {
     let mut labels = labels_of(policy, weight);
-    labels.push(MetricLabel::from_static_parts(
-        "result",
-        RESULTS[tally as usize],
-    ));
+    labels.push(MetricLabel::from_static_parts("result", tally.word()));
     DECISIONS.counter(recorder, labels)
 }
 
@@ -586,20 +489,14 @@ fn tell(recorder: &dyn Recorder, payer: Payer<'_>, verdicts: &[Verdict], origin:
     let Some(first) = payer.limits().first() else {
         return;
     };
-    let (mut tally, mut fullest) = (Tally::Allowed, None);
+    let tally = Tally::of(payer, verdicts, origin);
+    let mut fullest = None;
     for (limit, verdict) in payer.limits().iter().zip(verdicts) {
-        let is_ban = limit.quota.is_ban();
-        tally = tally.and(Tally::of_verdict(verdict, is_ban));
-        if origin.has_waited_for(&limit.quota) && payer.mode() == Mode::Enforce {
-            tally = tally.and(Tally::Waited);
-        }
-        if !is_ban && verdict.outcome() != Outcome::Unknown {
+        if !limit.quota.is_ban() && verdict.outcome() != Outcome::Unknown {
             let used = UsedShare::of(verdict);
             fullest = Some(fullest.map_or(used, |fullest: UsedShare| fullest.max(used)));
         }
     }
-    let cause = origin.cause;
-    let tally = Tally::of_cause(cause).unwrap_or(tally.by(cause));
     let (name, weight) = (
         first.label.policy(),
         Weight::of(payer.mode() == Mode::Enforce),

@@ -17,6 +17,7 @@ use super::marks;
 use super::meters::Meters;
 use super::offenders::Tracker;
 use super::plan::{Entries, Payer};
+use super::tally::Tally;
 use crate::policy::{Label, Limit};
 use crate::report::PolicyVerdict;
 use crate::{Policy, RequestView};
@@ -277,7 +278,7 @@ impl Observers {
         if self.listen() {
             self.count(entries, decision, origin);
             if self.are_told() {
-                self.tell_each(entries, decision, origin, |_| true);
+                self.tell_each(entries, decision, origin, |_| true, true);
             }
         }
     }
@@ -324,7 +325,7 @@ impl Observers {
             self.count(entries, decision, origin);
         }
         if self.are_told() {
-            self.tell_each(entries, decision, origin, is_part);
+            self.tell_each(entries, decision, origin, is_part, is_counted);
         }
     }
 
@@ -354,29 +355,39 @@ impl Observers {
         decision: &Decision,
         origin: Origin,
         is_part: fn(&Quota) -> bool,
+        is_counted: bool,
     ) {
         // Most requests: the only quota has no id.
-        if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+        if let (Some((payer, limit)), verdicts @ [verdict]) = (entries.sole(), decision.verdicts())
+        {
             if is_part(&limit.quota) {
-                self.tell_quota(payer, limit, verdict, origin);
+                let result = is_counted.then(|| Tally::of(payer, verdicts, origin).word());
+                self.tell_quota(payer, limit, verdict, origin, result);
             }
             return;
         }
         for (payer, verdicts, is_replay) in entries.decided(decision) {
             let origin = origin.of(is_replay);
-            let decided = payer.limits().iter().zip(verdicts);
-            for (limit, verdict) in decided.filter(|(limit, _)| is_part(&limit.quota)) {
-                self.tell_quota(payer, limit, verdict, origin);
+            let mut result = is_counted.then(|| Tally::of(payer, verdicts, origin).word());
+            for (limit, verdict) in payer.limits().iter().zip(verdicts) {
+                // A ban that keeps no caller out decides nothing.
+                let is_told = !limit.quota.is_ban() || verdict.is_denied();
+                if is_told && is_part(&limit.quota) {
+                    self.tell_quota(payer, limit, verdict, origin, result.take());
+                }
             }
         }
     }
 
     #[inline]
-    fn tell_quota(&self, payer: Payer<'_>, limit: &Limit, verdict: &Verdict, origin: Origin) {
-        // A ban that keeps no caller out decides nothing.
-        if limit.quota.is_ban() && !verdict.is_denied() {
-            return;
-        }
+    fn tell_quota(
+        &self,
+        payer: Payer<'_>,
+        limit: &Limit,
+        verdict: &Verdict,
+        origin: Origin,
+        result: Option<&'static str>,
+    ) {
         self.tell(&Event {
             policy: limit.label.policy(),
             quota: Some(limit.label.quota()),
@@ -386,6 +397,8 @@ impl Observers {
             is_enforced: payer.mode() == Mode::Enforce,
             origin,
             transport: payer.demand.transport,
+            result,
+            rule: Some(&limit.quota),
         });
     }
 
@@ -449,6 +462,8 @@ impl Observers {
                 is_enforced: !policy.shadow,
                 origin,
                 transport,
+                result: Tally::of_cause(origin.cause).map(Tally::word),
+                rule: None,
             });
         }
     }
@@ -472,6 +487,8 @@ impl Observers {
                 is_enforced,
                 origin: Cause::Shed.into(),
                 transport,
+                result: Some(Tally::Shed.word()),
+                rule: None,
             });
         }
     }
@@ -498,6 +515,8 @@ impl Observers {
                 is_enforced: policy.as_ref().is_none_or(|policy| !policy.shadow),
                 origin: cause.into(),
                 transport: Transport::Application,
+                result: None,
+                rule: None,
             });
         }
     }
@@ -520,6 +539,8 @@ impl Observers {
                 is_enforced: verdict.is_enforced(),
                 origin: cause.into(),
                 transport,
+                result: None,
+                rule: None,
             });
         }
     }
