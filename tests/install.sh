@@ -10,11 +10,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis, nginx and Caddy are never services here: the tests start their own servers, on ports and in folders of their own.
 # faketime brings libfaketime, for servers whose clocks step.
-commands=(caddy cc chromium curl faketime luajit nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli systemd-analyze valgrind "$@")
+commands=(caddy cc chromedriver chromium curl faketime luajit nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli systemd-analyze valgrind "$@")
 
 package_of() {
   case "$1" in
     cc) echo build-essential ;;
+    chromedriver) echo chromium-driver ;;
     luajit) echo luajit2 ;; # nginx's own, beside which the other cannot be installed
     nginx) echo nginx-light ;;
     promtool) echo prometheus ;;

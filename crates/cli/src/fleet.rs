@@ -1,7 +1,6 @@
 //! The verbs that look into a running fleet, and steer it: by the library's own operations, on the fleet's Redis.
 
 mod audit;
-mod caller;
 mod inspect;
 mod lists;
 mod steer;
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use clap::Args;
 use tokio::runtime::Runtime;
 use tollgate::{Backend, CheckError, Key, KeyKind, Limiter, MemoryBackend, Policy, RedisBackend};
+use tollgate_server::caller::{self, CallerError};
 
 use crate::failure::Failure;
 use crate::limits::{Kind, Limits, Registered};
@@ -81,8 +81,14 @@ impl<'a> Plan<'a> {
     /// The caller that the arguments name, and its policy.
     fn subject(&self, asked: &CallerArguments) -> Result<(Arc<Policy>, Key), Failure> {
         let policy = self.policy(&asked.policy)?;
-        let key = caller::read(self.limits.limiter(), &policy, &asked.key)?;
-        Ok((policy, key))
+        let key = caller::read(self.limits.limiter(), &policy, &asked.key);
+        let key = key.map_err(|error| match error {
+            CallerError::Hash { .. } => {
+                Failure::usage(format_args!("{error}, together with --hash-key"))
+            }
+            CallerError::Misfit { .. } => Failure::usage(error),
+        });
+        Ok((policy, key?))
     }
 
     /// The assumptions about one caller: those about quotas, and that a text is one, and not an address with a slip.

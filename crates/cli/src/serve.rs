@@ -1,5 +1,6 @@
 //! `tollgate serve`: answers gateways by a configuration file, for as long as it is not told to end.
 
+mod admin;
 mod service_manager;
 mod signals;
 mod tls;
@@ -16,6 +17,7 @@ use tollgate::{LimiterBuilder, RedisBackend};
 use tollgate_server::{Gateway, Listener, Tls};
 use tracing_subscriber::EnvFilter;
 
+use self::admin::AdminArguments;
 use self::service_manager::ServiceManager;
 use self::tls::TlsArguments;
 use crate::failure::Failure;
@@ -33,6 +35,7 @@ Examples:
   tollgate serve gateway.toml --listen 0.0.0.0:8081 --redis redis://10.0.0.7:6379 --status 0.0.0.0:9090
   tollgate serve gateway.toml --forward-auth 127.0.0.1:8082
   tollgate serve gateway.toml --listen 0.0.0.0:8081 --tls-cert server.pem --tls-key server.key --tls-client-ca gateways.pem
+  tollgate serve gateway.toml --admin 127.0.0.1:8083 --admin-token-file /etc/tollgate/admin-token
   tollgate serve gateway.toml --check")]
 pub(crate) struct ServeArguments {
     /// The file with policies and rules: TOML, or one of envoy/ratelimit if its name ends in .yaml or .yml.
@@ -49,6 +52,8 @@ pub(crate) struct ServeArguments {
     /// The address of /metrics, /livez and /readyz.
     #[arg(long, value_name = "ADDRESS")]
     status: Option<SocketAddr>,
+    #[command(flatten)]
+    admin: AdminArguments,
     /// The form of the log, on the standard error.
     #[arg(long, value_enum, value_name = "FORM", default_value_t)]
     log: LogForm,
@@ -90,13 +95,20 @@ pub(crate) fn run(asked: &ServeArguments) -> Result<String, Failure> {
 }
 
 async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
+    let admin = asked.admin.read()?;
     let redis = match asked.redis.are_given() {
         false => None,
         true => Some(connected(&asked.redis).await?),
     };
-    let finish = |builder: LimiterBuilder| match redis {
-        Some(backend) => builder.backend(backend),
-        None => builder,
+    let finish = |builder: LimiterBuilder| {
+        let builder = match &admin {
+            Some((_, admin)) => admin.watch(builder),
+            None => builder,
+        };
+        match redis {
+            Some(backend) => builder.backend(backend),
+            None => builder,
+        }
     };
     let page = recorder().map_err(Failure::invalid)?;
     let gateway = Gateway::start(&asked.file, finish).map_err(Failure::invalid)?;
@@ -114,6 +126,8 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
     let end = || signals::end().map_err(Failure::invalid);
     let (ends, ended) = ((end()?, end()?), end()?);
     let manager = ServiceManager::of_environment();
+    let admin_address = admin.as_ref().map(|(address, _)| *address);
+    let admin_socket = Socket::if_stated("--admin", admin_address, "operators may steer").await?;
     let envoy = async {
         let served = gateway
             .serve(for_gateways(envoy.listener, tls.as_ref()), ends.0)
@@ -143,10 +157,19 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
         Ok(())
     };
     let gateways = async { tokio::try_join!(envoy, forward_auth, farewell).map(drop) };
-    // The status is told for as long as a gateway is answered.
+    let admin = async {
+        let (Some((_, admin)), Some(socket)) = (&admin, admin_socket) else {
+            return std::future::pending().await;
+        };
+        let never = std::future::pending();
+        let served = gateway.serve_admin(socket.listener, admin, never).await;
+        served.map_err(|error| Failure::invalid(format_args!("{}: {error}", socket.address)))
+    };
+    // The status is told for as long as a gateway is answered, and operators may steer.
     tokio::select! {
         ended = gateways => ended?,
         failed = status => failed?,
+        failed = admin => failed?,
         never = signals::tell_reloads(&manager, &gateway, tls.as_ref()) => match never {},
     }
     tracing::info!("stopped");

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,7 @@ use tollgate::config::{self, ReloadError, Watch};
 use tollgate::{ConfigError, Limiter, LimiterBuilder, Policy};
 use tonic::transport::Server;
 
+use crate::admin::{self, Admin};
 use crate::counts::{Counters, Counts};
 use crate::envoy::EnvoyService;
 use crate::forward;
@@ -260,6 +262,37 @@ impl Gateway {
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let router = status::router(Arc::clone(&self.live), Arc::clone(&self.draining), page);
+        ending(stop, |stopping| {
+            let served = axum::serve(listener, router).with_graceful_shutdown(stopping);
+            served.into_future()
+        })
+        .await
+    }
+
+    /// Lets operators look and steer on this socket until `stop` is ready: by the page at `/`, and by the calls of its API. Let it
+    /// be one that operators alone reach. The limiter has to be [watched](Admin::watch) by the same admin.
+    ///
+    /// ```no_run
+    /// use tokio::net::TcpListener;
+    /// use tollgate_server::{Admin, Gateway};
+    ///
+    /// # async fn serve(gateway: &Gateway, admin: &Admin) -> std::io::Result<()> {
+    /// let listener = TcpListener::bind("127.0.0.1:8083").await?;
+    /// gateway.serve_admin(listener, admin, std::future::pending()).await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the socket fails.
+    pub async fn serve_admin(
+        &self,
+        listener: TcpListener,
+        admin: &Admin,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let router = admin::router(Arc::clone(&self.live), admin);
+        let router = router.into_make_service_with_connect_info::<SocketAddr>();
         ending(stop, |stopping| {
             let served = axum::serve(listener, router).with_graceful_shutdown(stopping);
             served.into_future()

@@ -23,6 +23,9 @@
 //!
 //! [guide]: https://github.com/tollgate-rs/tollgate/blob/main/docs/gateways.md
 
+mod admin;
+#[doc(hidden)]
+pub mod caller;
 mod config;
 mod counts;
 mod envoy;
@@ -38,6 +41,7 @@ mod rules;
 mod status;
 mod tls;
 
+pub use self::admin::{Admin, AdminToken, AdminTokenError};
 pub use self::counts::Counts;
 pub use self::gateway::Gateway;
 pub use self::listener::Listener;

@@ -1,7 +1,7 @@
 //! Real servers for tests, and with the feature `grpc` a service for them to serve.
 //!
 //! Redis: alone, behind TLS, watched by Sentinels or in a cluster, and failing networks between them. Each has its own free
-//! port, socket and folder, and is gone when it is dropped. So are nginx, Caddy and Envoy.
+//! port, socket and folder, and is gone when it is dropped. So are nginx, Caddy, Envoy and a browser.
 //!
 //! `TOLLGATE_REDIS_SERVER` names another server binary, so that the same tests run on other versions and on Valkey.
 
@@ -13,6 +13,7 @@
 )]
 
 mod binary;
+mod browser;
 mod caddy;
 mod certificates;
 mod clock;
@@ -33,6 +34,7 @@ mod tls;
 mod web_server;
 
 pub use binary::server_binary;
+pub use browser::{Browser, Element, keys};
 pub use caddy::Caddy;
 pub use certificates::{Authority, Identity};
 pub use clock::shift_clock;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// An answer over HTTP.
 #[derive(Debug)]
@@ -26,9 +26,24 @@ impl Answer {
 pub async fn send_from(from: Ipv4Addr, to: SocketAddr, line: &str, fields: &str) -> Answer {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from((from, 0))).unwrap();
-    let mut connection = socket.connect(to).await.unwrap();
+    let connection = socket.connect(to).await.unwrap();
     let request = format!("{line} HTTP/1.1\r\nhost: shop\r\n{fields}connection: close\r\n\r\n");
-    connection.write_all(request.as_bytes()).await.unwrap();
+    answer_to(connection, &request).await
+}
+
+/// Sends a body of JSON to this path, with these fields.
+pub async fn post(to: SocketAddr, path: &str, fields: &str, body: &str) -> Answer {
+    let connection = TcpStream::connect(to).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: shop\r\n{fields}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
+    answer_to(connection, &request).await
+}
+
+async fn answer_to(mut connection: TcpStream, request: &str) -> Answer {
+    // A server may answer before it has read all, and close.
+    let _refused = connection.write_all(request.as_bytes()).await;
     let mut answer = String::new();
     connection.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -1,27 +1,70 @@
-//! The identity of a caller, as the operator writes it.
+//! The identity of a caller, as operators write it and as they are shown it: in the program and in the admin alike.
 
+use std::error::Error;
+use std::fmt;
 use std::net::IpAddr;
 
 use tollgate::{CheckError, Key, Limiter, Policy, StateName};
 
-use crate::failure::Failure;
+/// The reason why a text is not a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallerError {
+    /// The text is the hash of an identity, of which the identity cannot be found.
+    Hash {
+        /// The text.
+        text: String,
+    },
+    /// No request under the policy can have such an identity.
+    Misfit {
+        /// The text.
+        text: String,
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl fmt::Display for CallerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hash { text } => write!(
+                f,
+                "{text:?} is the hash of an identity; the identity itself is needed"
+            ),
+            Self::Misfit {
+                text,
+                policy,
+                reason,
+            } => write!(
+                f,
+                "{text:?} is not a caller under policy {policy:?}: {reason}"
+            ),
+        }
+    }
+}
+
+impl Error for CallerError {}
 
 /// The identity that a text stands for under a policy. An identity as the names of states show it is read as that, an address as
 /// the limiter reads addresses of clients, and any other text as itself. The first that requests under the policy can have is
 /// meant.
-pub(super) fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key, Failure> {
+///
+/// # Errors
+///
+/// If no request under the policy can have such an identity.
+pub fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key, CallerError> {
     let address = || text.parse::<IpAddr>().ok();
     let named = in_a_name(text);
     let is_hash = named.as_ref().is_some_and(|name| name.key().is_none());
+    let text = || text.to_owned();
     if is_hash {
-        return Err(Failure::usage(format_args!(
-            "{text:?} is the hash of an identity; the identity itself is needed, together with --hash-key"
-        )));
+        return Err(CallerError::Hash { text: text() });
     }
     let meanings = [
         address().map(|address| limiter.client_key(address)),
         named.and_then(|name| name.key().cloned()),
-        Some(Key::from(text)),
+        Some(Key::from(text())),
     ];
     let mut why = None;
     for key in meanings.into_iter().flatten() {
@@ -33,11 +76,18 @@ pub(super) fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key
     }
     // Behind the semicolon stands what a programmer has to do.
     let why = why.unwrap_or_default();
-    let why = why.split(';').next().unwrap_or_default();
-    let policy = policy.name();
-    Err(Failure::usage(format_args!(
-        "{text:?} is not a caller under policy {policy:?}: {why}"
-    )))
+    let reason = why.split(';').next().unwrap_or_default().to_owned();
+    Err(CallerError::Misfit {
+        text: text(),
+        policy: policy.name().to_owned(),
+        reason,
+    })
+}
+
+/// The identity as [`read`] takes it, in characters that no page and no terminal takes for anything else.
+#[must_use]
+pub fn shown(key: &Key) -> String {
+    key.readable()
 }
 
 /// A name with this identity.
@@ -83,6 +133,14 @@ mod tests {
             assert_eq!(read("text", text), Ok(Key::from(key)), "{text}");
         }
         let hash = format!("h{}", "0".repeat(32));
+        // As it is shown, it is read again.
+        for text in ["192.0.2.7", "2001:db8::/64"] {
+            assert_eq!(shown(&read("address", text).unwrap()), text);
+        }
+        let hostile = "a b\u{202e}\"<img src=x>%41\n";
+        let key = Key::from(hostile);
+        assert!(shown(&key).is_ascii() && !shown(&key).contains(['<', '"', ' ', '\n']));
+        assert_eq!(read("text", &shown(&key)), Ok(key));
         assert!(
             read("address", &hash)
                 .unwrap_err()

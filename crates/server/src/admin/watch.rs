@@ -1,0 +1,316 @@
+//! Decisions as they are made: how many had which result, and the budgets that have the least left.
+//!
+//! The memory is bounded: 1,024 policies, and 128 callers of each. Of those that have the least left, 64 of each policy are always
+//! among them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use tollgate::{Event, Key, Outcome, Quota, Verdict};
+
+/// The policies that are counted at most: names come from the configuration, and may change with it.
+const MOST_POLICIES: usize = 1_024;
+
+/// The callers of a policy whose budgets are remembered at most.
+const MOST_CALLERS: usize = 128;
+
+/// The decisions of one limiter.
+#[derive(Debug, Default)]
+pub(super) struct DecisionWatch {
+    policies: RwLock<HashMap<Box<str>, Arc<PolicyWatch>>>,
+}
+
+/// The decisions of one policy.
+#[derive(Debug, Default)]
+struct PolicyWatch {
+    counts: Mutex<Vec<ResultCount>>,
+    callers: Mutex<HashMap<Key, Vec<SeenBudget>>>,
+}
+
+/// The number of decisions that had one result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResultCount {
+    pub(super) is_enforced: bool,
+    pub(super) result: &'static str,
+    pub(super) decisions: u64,
+}
+
+/// A budget as the last decision about it found it.
+#[derive(Clone, Debug)]
+pub(super) struct SeenBudget {
+    name: Box<str>,
+    pub(super) quota: Quota,
+    pub(super) limit: u64,
+    pub(super) remaining: u64,
+    pub(super) seen_at: Instant,
+    /// The time at which it is full again, if nothing is charged until then.
+    pub(super) full_at: Instant,
+}
+
+/// A budget of a caller.
+#[derive(Clone, Debug)]
+pub(super) struct TightBudget {
+    pub(super) policy: Box<str>,
+    pub(super) key: Key,
+    pub(super) budget: SeenBudget,
+}
+
+impl DecisionWatch {
+    /// A decision was made.
+    pub(super) fn observe(&self, event: &Event<'_>) {
+        let result = event.result();
+        let budget = event.rule().filter(|quota| !quota.is_ban());
+        if result.is_none() && budget.is_none() {
+            return;
+        }
+        let Some(policy) = self.of(event.policy()) else {
+            return;
+        };
+        if let Some(result) = result {
+            policy.count(event.is_enforced(), result);
+        }
+        if let (Some(quota), Some(name), Some(key), Some(verdict)) =
+            (budget, event.quota(), event.key(), event.verdict())
+            && verdict.outcome() != Outcome::Unknown
+        {
+            policy.see(key, name, quota, verdict, Instant::now());
+        }
+    }
+
+    fn of(&self, policy: &str) -> Option<Arc<PolicyWatch>> {
+        let known = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(policy) {
+            return Some(Arc::clone(found));
+        }
+        drop(known);
+        let known = self.policies.write();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_POLICIES && !known.contains_key(policy) {
+            return None;
+        }
+        let found = known.entry(policy.into()).or_default();
+        Some(Arc::clone(found))
+    }
+
+    /// Forgets policies that are gone.
+    pub(super) fn keep(&self, stays: impl Fn(&str) -> bool) {
+        let known = self.policies.write();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        known.retain(|name, _| stays(name));
+    }
+
+    /// The counts of a policy.
+    pub(super) fn counts(&self, policy: &str) -> Vec<ResultCount> {
+        let known = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let found = known.get(policy).cloned();
+        drop(known);
+        found.map_or_else(Vec::new, |found| lock(&found.counts).clone())
+    }
+
+    /// The budgets with the least left, the least first. Those that are full again by now are not among them.
+    pub(super) fn tightest(&self, most: usize, now: Instant) -> Vec<TightBudget> {
+        let known = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let policies: Vec<_> = known
+            .iter()
+            .map(|(name, policy)| (name.clone(), Arc::clone(policy)))
+            .collect();
+        drop(known);
+        let mut budgets = Vec::new();
+        for (name, policy) in policies {
+            let callers = lock(&policy.callers);
+            for (key, seen) in &*callers {
+                let tight = seen.iter().filter(|budget| !budget.is_full(now));
+                budgets.extend(tight.map(|budget| TightBudget {
+                    policy: name.clone(),
+                    key: key.clone(),
+                    budget: budget.clone(),
+                }));
+            }
+        }
+        budgets.sort_by(|one, other| {
+            let by_rest = one.budget.by_rest(&other.budget);
+            by_rest
+                .then_with(|| one.policy.cmp(&other.policy))
+                .then_with(|| one.key.as_bytes().cmp(other.key.as_bytes()))
+        });
+        budgets.truncate(most);
+        budgets
+    }
+}
+
+impl PolicyWatch {
+    fn count(&self, is_enforced: bool, result: &'static str) {
+        let mut counts = lock(&self.counts);
+        let known = counts
+            .iter_mut()
+            .find(|count| count.is_enforced == is_enforced && count.result == result);
+        match known {
+            Some(count) => count.decisions += 1,
+            // As many as there are results.
+            None => counts.push(ResultCount {
+                is_enforced,
+                result,
+                decisions: 1,
+            }),
+        }
+    }
+
+    fn see(&self, key: &Key, name: &str, quota: &Quota, verdict: &Verdict, now: Instant) {
+        let mut callers = lock(&self.callers);
+        let seen = match callers.get_mut(key) {
+            Some(seen) => seen,
+            None => {
+                if callers.len() >= MOST_CALLERS {
+                    make_room(&mut callers, now);
+                }
+                callers.entry(key.clone()).or_default()
+            }
+        };
+        let full_at = now.checked_add(verdict.reset_after()).unwrap_or(now);
+        let budget = SeenBudget {
+            name: name.into(),
+            quota: *quota,
+            limit: verdict.limit(),
+            remaining: verdict.remaining(),
+            seen_at: now,
+            full_at,
+        };
+        match seen.iter_mut().find(|known| *known.name == *name) {
+            Some(known) => *known = budget,
+            // As many as the policy has quotas.
+            None => seen.push(budget),
+        }
+    }
+}
+
+/// Forgets the callers whose budgets are full again, and then those that have the most left, until half of the places are free.
+fn make_room(callers: &mut HashMap<Key, Vec<SeenBudget>>, now: Instant) {
+    callers.retain(|_, seen| seen.iter().any(|budget| !budget.is_full(now)));
+    if callers.len() <= MOST_CALLERS / 2 {
+        return;
+    }
+    let mut all: Vec<_> = callers.drain().collect();
+    let tightest = |seen: &[SeenBudget]| seen.iter().min_by(|a, b| a.by_rest(b)).cloned();
+    all.sort_by_cached_key(|(_, seen)| tightest(seen).map(ByRest));
+    all.truncate(MOST_CALLERS / 2);
+    callers.extend(all);
+}
+
+impl SeenBudget {
+    fn is_full(&self, now: Instant) -> bool {
+        self.remaining >= self.limit || self.full_at <= now
+    }
+
+    /// Those first of which the least share is left.
+    fn by_rest(&self, other: &Self) -> std::cmp::Ordering {
+        // Quotients, compared without dividing.
+        let rest = |one: &Self, other: &Self| u128::from(one.remaining) * u128::from(other.limit);
+        rest(self, other).cmp(&rest(other, self))
+    }
+
+    /// The time until it is full again.
+    pub(super) fn full_in(&self, now: Instant) -> Duration {
+        self.full_at.saturating_duration_since(now)
+    }
+}
+
+/// A budget in the order of what is left.
+struct ByRest(SeenBudget);
+
+impl PartialEq for ByRest {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for ByRest {}
+
+impl PartialOrd for ByRest {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByRest {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.by_rest(&other.0)
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A verdict after which so much is left of 1,000, and the budget is full again in that many seconds.
+    fn verdict(quota: &Quota, key: &Key, remaining: u64, full_in_s: u64) -> Verdict {
+        let charge = tollgate::Charge {
+            scope: tollgate::Scope::of("api", 0, quota),
+            quota,
+            key,
+            cost: 1,
+            mode: tollgate::Mode::Enforce,
+        };
+        let verdict = Verdict::allowed(&charge, 1, remaining);
+        verdict.resetting_after(Duration::from_secs(full_in_s))
+    }
+
+    #[test]
+    fn the_tightest_stay_whatever_comes_after_them_and_the_memory_is_bounded() {
+        let watch = DecisionWatch::default();
+        let policy = watch.of("api").unwrap();
+        let quota = Quota::per_hour(1_000);
+        let now = Instant::now();
+        let see = |key: &Key, remaining, full_in_s| {
+            let verdict = verdict(&quota, key, remaining, full_in_s);
+            policy.see(key, "api", &quota, &verdict, now);
+        };
+        let tight = |n: u64| Key::from(format!("tight-{n}"));
+        for n in 0..50 {
+            see(&tight(n), n, 3_600);
+        }
+        for n in 0..10_000 {
+            see(&Key::from(format!("passing-{n}")), 999, 4);
+        }
+
+        assert!(lock(&policy.callers).len() <= MOST_CALLERS);
+        let found = watch.tightest(50, now);
+        let found: Vec<_> = found.iter().map(|one| one.key.clone()).collect();
+        assert_eq!(found, (0..50).map(tight).collect::<Vec<_>>());
+        // Those that are full again are gone.
+        let later = now + Duration::from_secs(5);
+        assert_eq!(watch.tightest(1_000, later).len(), 50);
+        assert!(
+            watch
+                .tightest(1_000, now + Duration::from_secs(3_600))
+                .is_empty()
+        );
+        // A budget is there once, as it was found last.
+        see(&tight(49), 0, 3_600);
+        let first: Vec<_> = watch
+            .tightest(2, now)
+            .iter()
+            .map(|one| one.key.clone())
+            .collect();
+        assert_eq!(first, [tight(0), tight(49)]);
+    }
+
+    #[test]
+    fn policies_that_are_gone_are_forgotten() {
+        let watch = DecisionWatch::default();
+        for n in 0..2_000 {
+            if let Some(policy) = watch.of(&format!("p{n}")) {
+                policy.count(true, "allowed");
+            }
+        }
+        assert_eq!(watch.policies.read().unwrap().len(), MOST_POLICIES);
+        watch.keep(|name| name == "p7");
+        assert_eq!(watch.counts("p7")[0].decisions, 1);
+        assert!(watch.counts("p8").is_empty());
+        assert!(watch.of("p1999").is_some());
+    }
+}
