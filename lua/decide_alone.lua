@@ -41,26 +41,30 @@ if #ARGV == 1 and #KEYS == 1 and #run == 59 then
       end
       at, rest = to, to_rest
     end
-    -- The room that is left, and the units that fit into it.
-    local room, room_rest, remaining = latest - at, full_rest - rest, 0
-    if room_rest < 0 then
-      room, room_rest = room - 1, room_rest + denominator
-    end
-    if room >= 0 and denominator == 1 then
-      remaining = (room - room % unit) / unit
-    elseif room >= 0 then
-      -- No less than the quotient, and less than one more.
-      remaining = math.floor((room + room_rest / denominator) / (unit + unit_rest / denominator) * (1 + 2 ^ -50))
-      local rests = remaining * unit_rest
-      local over = rests % denominator
-      local drain = remaining * unit + (rests - over) / denominator
-      if drain > room or (drain == room and over > room_rest) then
-        remaining = remaining - 1
+    -- The room that is left, the units that fit into it, and the time until all of it is.
+    local room, remaining, reset = latest - at, 0, at - now
+    if denominator == 1 then
+      if room >= unit then
+        remaining = (room - room % unit) / unit
       end
-    end
-    local reset = at - now
-    if rest > 0 then
-      reset = reset + 1
+    else
+      local room_rest = full_rest - rest
+      if room_rest < 0 then
+        room, room_rest = room - 1, room_rest + denominator
+      end
+      if room >= 0 then
+        -- No less than the quotient, and less than one more.
+        remaining = math.floor((room + room_rest / denominator) / (unit + unit_rest / denominator) * (1 + 2 ^ -50))
+        local rests = remaining * unit_rest
+        local over = rests % denominator
+        local drain = remaining * unit + (rests - over) / denominator
+        if drain > room or (drain == room and over > room_rest) then
+          remaining = remaining - 1
+        end
+      end
+      if rest > 0 then
+        reset = reset + 1
+      end
     end
     if not is_denied then
       return seconds .. ' ' .. micros .. (' 1 1 0 1 %d %d 0'):format(remaining, reset)
@@ -71,7 +75,12 @@ if #ARGV == 1 and #KEYS == 1 and #run == 59 then
       if to_rest > full_rest then
         wait = wait + 1
       end
-      told = math.floor((wait + 999999) / 1000000)
+      told = wait + 999999
+      told = (told - told % 1000000) / 1000000
+    end
+    -- Each number that is written costs a thirtieth of a decision, and mostly nothing is left.
+    if remaining == 0 then
+      return seconds .. ' ' .. micros .. (' 0 1 %d 0 0 %d %d'):format(told, reset, wait)
     end
     return seconds .. ' ' .. micros .. (' 0 1 %d 0 %d %d %d'):format(told, remaining, reset, wait)
   end

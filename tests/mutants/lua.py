@@ -73,7 +73,6 @@ WARMING = ("tollgate_redis", ("wire::differential::what_warms_up",), None)
 # Files of the script for gateways alone, which nothing else reads.
 FORM = [
     ("tollgate_redis", ("by_itself::decide_form::", "gateway::vectors::"), None),
-    ("tollgate_redis", ("differential::decide_form::",), "400"),
     ("tollgate_redis", ("differential::decide_form::",), None),
 ]
 # By the first word of the file's name.

@@ -242,6 +242,37 @@ fn bans_are_told_as_core_decides() {
     assert!(banned > 100 && spared > 20, "{banned} {spared}");
 }
 
+/// A charge on trial strikes for the ban of its policy. The request passes without a wait, and the next one is banned.
+#[test]
+fn a_request_whose_trial_is_the_last_strike_passes_and_the_next_is_banned() {
+    let server = Standalone::start();
+    let mut gateway = Gateway::new(&server, Calls::Bans);
+    let questions = &gateway.world.questions;
+    let (quota, ban) = (questions.families[0][0], questions.families[1][0]);
+    let key = Key::global();
+    let trial = Charge {
+        scope: questions.scopes[0],
+        quota: &quota,
+        key: &key,
+        cost: 2,
+        mode: Mode::Shadow,
+    };
+    let ban = Charge {
+        scope: questions.scopes[1],
+        quota: &ban,
+        cost: 0,
+        mode: Mode::Enforce,
+        ..trial
+    };
+    let charges = [trial, ban];
+    let names = charges.map(|charge| name(charge.scope, charge.key));
+    let words = words(&charges, questions.process_us).unwrap();
+    for _ in 0..3 {
+        gateway.ask(&charges, &names, &words);
+    }
+    assert_eq!((gateway.asked, gateway.admitted), (3, 2));
+}
+
 #[test]
 fn what_warms_up_is_told_as_core_decides() {
     let gateway = run(Calls::Warming, 4_000);
