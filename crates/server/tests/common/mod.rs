@@ -7,6 +7,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub mod asking;
 pub mod guide;
 pub mod http;
 
