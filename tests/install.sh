@@ -10,7 +10,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis, nginx and Caddy are never services here: the tests start their own servers, on ports and in folders of their own.
 # faketime brings libfaketime, for servers whose clocks step.
-commands=(caddy cc chromedriver chromium curl faketime luajit nginx prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli systemd-analyze valgrind "$@")
+commands=(caddy cc chromedriver chromium curl faketime lua-cjson lua-nginx-redis luajit nginx nginx-lua prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli systemd-analyze valgrind "$@")
 
 package_of() {
   case "$1" in
@@ -18,6 +18,7 @@ package_of() {
     chromedriver) echo chromium-driver ;;
     luajit) echo luajit2 ;; # nginx's own, beside which the other cannot be installed
     nginx) echo nginx-light ;;
+    nginx-lua) echo libnginx-mod-http-lua ;;
     promtool) echo prometheus ;;
     protoc) echo protobuf-compiler ;;
     redis-cli) echo redis-tools ;;
@@ -39,6 +40,10 @@ is_there() {
   case "$1" in
     # No command: a part of Python that Debian packs by itself.
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    # No commands either: modules of nginx and of Lua.
+    nginx-lua) [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ] ;;
+    lua-cjson) compgen -G '/usr/lib/*/lua/5.1/cjson.so' >/dev/null ;;
+    lua-nginx-redis) [ -e /usr/share/lua/5.1/nginx/redis.lua ] ;;
     *) command -v "$1" >/dev/null ;;
   esac
 }

@@ -15,6 +15,7 @@ use crate::fleet::{
 };
 use crate::install::{CompletionsArguments, ManArguments};
 use crate::log::{FieldNames, Format, Terms};
+use crate::nginx::NginxArguments;
 use crate::peer::Peer;
 use crate::redis::RedisArguments;
 use crate::serve::ServeArguments;
@@ -42,6 +43,7 @@ pub(crate) enum Verb {
     Reset(ResetArguments),
     Doctor(DoctorArguments),
     Serve(ServeArguments),
+    Nginx(NginxArguments),
     Completions(CompletionsArguments),
     Man(ManArguments),
 }

@@ -11,6 +11,7 @@
 //! | `tollgate reset`, `ban`, `unban` | change the budgets or the ban of one caller in a fleet |
 //! | `tollgate doctor` | examines the fleet's Redis: what is set, what it means for limits, and what to change |
 //! | `tollgate serve gateway.toml` | answers Envoy, nginx, Caddy and Traefik with the budgets of the file |
+//! | `tollgate nginx limits.toml` | turns the file into the one by which nginx limits requests itself |
 //! | `tollgate completions`, `man` | write completions for a shell, and the manual |
 //!
 //! It reads files by the library's own configuration and decides by the library's own limiter, so that nothing is decided twice.
@@ -32,6 +33,7 @@ mod install;
 mod limits;
 mod log;
 mod method;
+mod nginx;
 mod outputs;
 mod peer;
 mod picture;
@@ -123,6 +125,7 @@ fn run_verb(verb: Verb) -> Result<Report, Failure> {
         Verb::Unban(asked) => fleet::unban(&asked),
         Verb::Reset(asked) => fleet::reset(&asked),
         Verb::Serve(asked) => serve::run(&asked),
+        Verb::Nginx(asked) => nginx::run(&asked),
         Verb::Completions(asked) => Ok(install::completions(&asked, Arguments::command())),
         Verb::Man(asked) => install::man(&asked, Arguments::command()),
     };

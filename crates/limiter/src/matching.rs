@@ -18,9 +18,11 @@
 mod matcher;
 mod path;
 mod pattern;
+mod portable;
 mod relation;
 
 pub(crate) use self::matcher::{Matcher, Patterns};
 pub(crate) use self::path::PathForms;
 pub use self::pattern::Pattern;
 pub(crate) use self::pattern::captured;
+pub use self::portable::{PortableParam, PortableSegment};

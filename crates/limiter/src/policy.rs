@@ -17,6 +17,7 @@ mod messages;
 mod name;
 mod once;
 mod outcome;
+mod portable;
 mod switch;
 mod tiers;
 
@@ -53,8 +54,9 @@ pub(crate) use self::once::PolicyOnce;
 pub(crate) use self::outcome::CountIf;
 pub(crate) use self::outcome::Outcome;
 pub use self::outcome::ResponseView;
+pub use self::portable::PortablePolicy;
 pub use self::switch::Switch;
-pub use self::tiers::{OnUnknown, Tiers};
+pub use self::tiers::{OnUnknown, PortableTier, Tiers};
 
 use crate::key::{self, AsyncKeyExtractor, KeyExtractor, KeyShape};
 use crate::literal::literal;

@@ -17,7 +17,7 @@ pub use crate::limiter::{
     Verdicts,
 };
 pub use crate::literal::literal;
-pub use crate::matching::Pattern;
-pub use crate::policy::{Label, Limit, Unmet, is_none};
+pub use crate::matching::{Pattern, PortableParam, PortableSegment};
+pub use crate::policy::{Label, Limit, PortablePolicy, PortableTier, Unmet, is_none};
 pub use crate::report::Report;
 pub use crate::request::{Dialect, grpc_timeout};

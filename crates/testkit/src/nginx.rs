@@ -7,6 +7,12 @@ use std::process::Command;
 
 use crate::web_server::WebServer;
 
+const INSTALL: &str =
+    "there is no `nginx`: `apt-get install nginx-light`, or another package that has it";
+
+/// The module that Debian's package puts here.
+const LUA: &str = "/usr/lib/nginx/modules/ngx_http_lua_module.so";
+
 /// An nginx of its own, on a port of 127.0.0.1.
 #[derive(Debug)]
 pub struct Nginx(WebServer);
@@ -19,15 +25,61 @@ impl Nginx {
     /// If there is no nginx to start. The message says what to install.
     #[must_use]
     pub fn start(http: &str, server: &str) -> Self {
-        let install =
-            "there is no `nginx`: `apt-get install nginx-light`, or another package that has it";
-        Self(WebServer::start(install, |folder, address| {
+        Self(WebServer::start(INSTALL, |folder, address| {
             let file = folder.join("nginx.conf");
             fs::write(&file, configuration(folder, address, http, server)).expect("a file");
             let mut command = Command::new("nginx");
             command.arg("-p").arg(folder).arg("-c").arg(&file);
             command
         }))
+    }
+
+    /// Starts nginx with a whole configuration, in which these words are others, with its Lua module and with as many workers as it
+    /// says; and waits until it listens. The configuration listens on `{listen}`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no nginx to start, or no Lua in it: the message says what to install. If nginx refuses the configuration: the
+    /// message has its words.
+    #[must_use]
+    pub fn start_with_lua(configuration: &str) -> Self {
+        assert!(
+            Path::new(LUA).exists(),
+            "there is no {LUA}: `apt-get install libnginx-mod-http-lua lua-nginx-redis lua-cjson`"
+        );
+        Self(WebServer::start(INSTALL, |folder, address| {
+            let file = folder.join("nginx.conf");
+            let text = configuration.replace("{listen}", &address.to_string());
+            let own = folders(folder);
+            let text = text.replacen("http {", &format!("http {{\n{own}"), 1);
+            fs::write(&file, text).expect("a file");
+            // Workers of another user would not reach the folder.
+            let folder = folder.display();
+            let main = format!(
+                "daemon off; user root; pid {folder}/pid; error_log {folder}/error.log info;"
+            );
+            let mut command = Command::new("nginx");
+            command
+                .arg("-p")
+                .arg(format!("{folder}"))
+                .arg("-c")
+                .arg(&file)
+                .args(["-g", &main]);
+            command
+        }))
+    }
+
+    /// The lines of its log so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let log = fs::read(self.0.folder().join("error.log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// The folder that only this nginx uses.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.0.folder()
     }
 
     /// The address on which nginx listens.
@@ -44,6 +96,7 @@ impl Nginx {
 }
 
 fn configuration(folder: &Path, address: SocketAddr, http: &str, server: &str) -> String {
+    let own = folders(folder);
     let folder = folder.display();
     format!(
         "daemon off;
@@ -53,12 +106,7 @@ error_log {folder}/error.log;
 events {{ worker_connections 1024; }}
 http {{
   access_log off;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
-  {http}
+{own}  {http}
   server {{
     listen {address};
     {server}
@@ -66,4 +114,12 @@ http {{
 }}
 "
     )
+}
+
+/// The directives for files that nginx makes by itself.
+fn folders(folder: &Path) -> String {
+    let names = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let folder = folder.display();
+    let paths = names.map(|name| format!("  {name}_temp_path {folder}/{name};\n"));
+    paths.concat()
 }

@@ -307,14 +307,15 @@ impl Standalone {
             ),
             Err(error) => panic!("cannot start {binary}: {error}"),
         };
-        self.watchdog = self.pid().map(|pid| watch(pid, self.folder.path()));
+        self.watchdog = (self.pid()).map(|pid| watch(&pid.to_string(), self.folder.path()));
     }
 }
 
-/// A process that kills this one, and removes its folder, when the test's own process dies without a word.
-pub(crate) fn watch(pid: u32, folder: &Path) -> Child {
+/// A process that kills this one, or the group behind a `-`, and removes its folder, when the test's own process dies without a
+/// word.
+pub(crate) fn watch(pid: &str, folder: &Path) -> Child {
     Command::new("sh")
-        .args(["-c", WATCHDOG, "watchdog", &pid.to_string()])
+        .args(["-c", WATCHDOG, "watchdog", pid])
         .arg(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -79,13 +80,21 @@ impl WebServer {
         }
     }
 
-    /// Kills the process. The watchdog first, so that it never kills a number that belongs to another process by then.
+    /// Kills the process with its group. The watchdog first, so that it never kills a number that belongs to another process by
+    /// then.
     fn kill(&mut self) {
-        for process in [&mut self.watchdog, &mut self.process] {
-            // Both may have ended.
-            let _gone = process.kill();
-            let _status = process.wait();
-        }
+        // All may have ended.
+        let _gone = self.watchdog.kill();
+        let _status = self.watchdog.wait();
+        let _gone = Command::new("kill")
+            .args(["-9", "--", &group(&self.process)])
+            .stderr(Stdio::null())
+            .status();
+        let _status = self.process.wait();
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn spawn(install: &str, command: &impl Fn(&Path, SocketAddr) -> Command) -> Self {
@@ -107,6 +116,8 @@ impl WebServer {
 fn run(install: &str, mut command: Command, folder: &TempDir) -> (Child, Child) {
     let log = fs::File::create(folder.path().join(LOG)).expect("a file");
     let process = command
+        // Its workers end with it.
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
@@ -116,12 +127,17 @@ fn run(install: &str, mut command: Command, folder: &TempDir) -> (Child, Child) 
         Err(error) if error.kind() == ErrorKind::NotFound => panic!("{install}"),
         Err(error) => panic!("cannot start {command:?}: {error}"),
     };
-    let watchdog = watch(process.id(), folder.path());
+    let watchdog = watch(&group(&process), folder.path());
     (process, watchdog)
 }
 
 /// The words of the server.
 const LOG: &str = "log";
+
+/// The group of a process, in the words of `kill`.
+fn group(process: &Child) -> String {
+    format!("-{}", process.id())
+}
 
 impl Drop for WebServer {
     fn drop(&mut self) {

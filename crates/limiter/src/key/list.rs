@@ -99,6 +99,11 @@ impl KeyList {
         self.0.load().iter().find_map(find)
     }
 
+    /// The identities in the list as it is now.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.0.load().iter().cloned().collect()
+    }
+
     fn change(&self, f: impl Fn(&mut HashSet<Key>)) {
         self.0.rcu(|keys| {
             let mut keys = HashSet::clone(keys);

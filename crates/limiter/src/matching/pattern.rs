@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::path::canonical;
+use super::portable::{PortableParam, PortableSegment};
 
 /// More than any path has, and as many as the router takes.
 const MAX_PARAMS: usize = 25;
@@ -96,6 +97,22 @@ impl Pattern {
     pub(crate) fn has_rest(&self) -> bool {
         let mut segments = self.segments.iter();
         segments.any(|segment| segment.kind == Kind::CatchAll)
+    }
+
+    /// Its segments in plain figures.
+    pub(crate) fn portable(&self) -> Vec<PortableSegment> {
+        let param = |segment: &Segment| {
+            (segment.kind != Kind::Static).then(|| PortableParam {
+                name: segment.name.clone(),
+                is_rest: segment.kind == Kind::CatchAll,
+            })
+        };
+        let segments = self.segments.iter();
+        let portable = segments.map(|segment| PortableSegment {
+            prefix: segment.prefix.clone(),
+            param: param(segment),
+        });
+        portable.collect()
     }
 
     /// As it was written.

@@ -119,6 +119,18 @@ impl Policy {
         lists.find_map(|(place, list)| list.find_map(|key| find((place, key))))
     }
 
+    /// The identities that it does not charge, and those that it refuses, as the lists are now.
+    pub(super) fn listed_keys(&self) -> (Vec<Key>, Vec<(Key, Block)>) {
+        let (mut exempt, mut blocked) = (Vec::new(), Vec::new());
+        for list in self.lists.iter().flat_map(|lists| &lists.exempt) {
+            exempt.extend(list.keys());
+        }
+        for (list, how) in self.lists.iter().flat_map(|lists| &lists.blocked) {
+            blocked.extend(list.keys().into_iter().map(|key| (key, *how)));
+        }
+        (exempt, blocked)
+    }
+
     fn lists_mut(&mut self) -> &mut Lists {
         Arc::make_mut(self.lists.get_or_insert_default())
     }

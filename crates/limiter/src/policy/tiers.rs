@@ -431,6 +431,27 @@ impl Grant {
 }
 
 /// The place that an empty name would name.
+/// The quotas of identities of one tier.
+#[derive(Clone, Debug)]
+pub enum PortableTier {
+    /// These quotas. The last may be the ban.
+    Limits(Vec<Limit>),
+    /// No limit.
+    Unlimited,
+    /// A limit of 0: every request is refused with 403.
+    Nothing,
+}
+
+impl From<&Grant> for PortableTier {
+    fn from(grant: &Grant) -> Self {
+        match grant {
+            Grant::Limits(limits) => Self::Limits(limits.to_vec()),
+            Grant::Unlimited => Self::Unlimited,
+            Grant::Nothing => Self::Nothing,
+        }
+    }
+}
+
 const NO_TIER: &str = "a tier needs a name: the policy's own quotas are those of identities that are in no tier; state them in \
                        the policy, and leave the identities out of the tiers";
 
@@ -557,6 +578,24 @@ impl TierTable {
     /// True if a closure has to be waited for.
     pub(crate) fn is_later(&self) -> bool {
         self.asked().is_some()
+    }
+
+    /// The tiers by their names.
+    pub(super) fn portable(&self) -> Vec<(String, PortableTier)> {
+        let grants = self.grants.iter();
+        grants
+            .map(|(name, grant)| (name.clone(), grant.into()))
+            .collect()
+    }
+
+    /// The tier of each identity, if a table says it.
+    pub(super) fn places(&self) -> Vec<(Key, String)> {
+        match &*self.source {
+            Finder::Map(places) => (places.iter())
+                .map(|(key, place)| (key.clone(), self.grants[*place].0.clone()))
+                .collect(),
+            Finder::Now(_) | Finder::Later(_) => Vec::new(),
+        }
     }
 
     fn grant(&self, tier: usize) -> Option<&Grant> {

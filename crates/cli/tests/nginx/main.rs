@@ -1,0 +1,17 @@
+//! A real nginx with Tollgate's Lua module, a real Redis, and services with Tollgate's layer beside it. What counts is what reaches
+//! the services.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod budgets;
+mod client;
+mod guide;
+mod odd;
+mod outages;
+mod readings;
+mod served;

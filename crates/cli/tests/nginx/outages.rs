@@ -1,0 +1,187 @@
+//! Redis that is stopped, restarted, flushed or too slow.
+
+use std::time::Instant;
+
+use tollgate_testkit::Standalone;
+
+use crate::client::{Ask, status};
+use crate::served::{Gate, PATIENCE};
+
+const LIMITS: &str = "
+policies = [
+    { name = 'open', quotas = '3/h', routes = ['/open'] },
+    { name = 'closed', quotas = '3/h', routes = ['/closed'], on_failure = 'deny' },
+]
+";
+
+fn lines(gate: &Gate, words: &str) -> usize {
+    gate.nginx
+        .log()
+        .lines()
+        .filter(|line| line.contains(words))
+        .count()
+}
+
+const AWAY: &str = "Redis cannot decide";
+const BACK: &str = "Redis decides again";
+
+async fn start(redis: &Standalone) -> Gate {
+    // One worker, so that its lines can be counted.
+    let words = [
+        ("worker_processes 2", "worker_processes 1"),
+        ("deadline_ms = 250", "deadline_ms = 5000"),
+    ];
+    Gate::start_with(LIMITS, redis, &words).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_redis_is_away_the_rules_for_failures_act_and_the_log_has_one_line() {
+    let mut redis = Standalone::start();
+    let gate = start(&redis).await;
+    assert_eq!(status(gate.address(), "GET /closed").await, 200);
+    gate.reached.take();
+
+    redis.kill();
+    for _ in 0..5 {
+        assert_eq!(status(gate.address(), "GET /open").await, 200);
+    }
+    assert_eq!(gate.reached.count(), 5);
+    for _ in 0..5 {
+        let refused = Ask::new("GET /closed").send(gate.address()).await;
+        assert_eq!(
+            (refused.status, refused.field("cache-control")),
+            (503, vec!["no-store"])
+        );
+        assert!(
+            refused.body.contains("temporary-reduced-capacity"),
+            "{refused:?}"
+        );
+        assert!(refused.field("retry-after").is_empty() && refused.field("ratelimit").is_empty());
+    }
+    assert_eq!(gate.reached.count(), 0);
+    assert_eq!(
+        (lines(&gate, AWAY), lines(&gate, BACK)),
+        (1, 0),
+        "{}",
+        gate.nginx.log()
+    );
+
+    // It comes back without its scripts and states.
+    redis.restart();
+    gate.until("GET /closed", 200).await;
+    gate.until("GET /closed", 429).await;
+    assert_eq!(
+        (lines(&gate, AWAY), lines(&gate, BACK)),
+        (1, 1),
+        "{}",
+        gate.nginx.log()
+    );
+    assert!(
+        !gate.nginx.log().contains("connect() failed"),
+        "{}",
+        gate.nginx.log()
+    );
+
+    // The next spell has lines of its own.
+    redis.kill();
+    assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    redis.restart();
+    gate.until("GET /open", 429).await;
+    assert_eq!(
+        (lines(&gate, AWAY), lines(&gate, BACK)),
+        (2, 2),
+        "{}",
+        gate.nginx.log()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_is_gone_is_loaded_again_and_no_request_notices() {
+    let redis = Standalone::start();
+    let gate = start(&redis).await;
+    for expected in [200, 200, 200, 429] {
+        let _said = redis.command(&["SCRIPT", "FLUSH"]);
+        assert_eq!(status(gate.address(), "GET /closed").await, expected);
+    }
+    // Without its states the budget is full again.
+    let _said = redis.command(&["FLUSHALL"]);
+    assert_eq!(status(gate.address(), "GET /closed").await, 200);
+    assert_eq!(lines(&gate, "[lua]"), 0, "{}", gate.nginx.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_answer_costs_no_more_than_the_deadline() {
+    let redis = Standalone::start();
+    let words = [
+        ("worker_processes 2", "worker_processes 1"),
+        ("deadline_ms = 250", "deadline_ms = 200"),
+    ];
+    let gate = Gate::start_with(LIMITS, &redis, &words).await;
+    gate.until("GET /closed", 200).await;
+    redis.stall();
+    let start = Instant::now();
+    assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    assert!(start.elapsed() < PATIENCE);
+    redis.go_on();
+    // A late reply answers no other request.
+    gate.until("GET /closed", 429).await;
+    let passed = Ask::new("GET /open").send(gate.address()).await;
+    assert!(
+        passed
+            .field("ratelimit")
+            .iter()
+            .all(|state| state.starts_with("\"open\";r=2")),
+        "{passed:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_that_is_not_one_of_ours_is_a_failure_and_stays() {
+    let redis = Standalone::start();
+    let gate = start(&redis).await;
+    let _said = redis.command(&["LPUSH", "tollgate:closed:0/g:127.0.0.1", "x"]);
+    assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    assert_eq!(status(gate.address(), "GET /open").await, 200);
+    let kind = redis.command(&["TYPE", "tollgate:closed:0/g:127.0.0.1"]);
+    assert_eq!(kind, "+list\r\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_a_user_and_a_database_are_those_of_the_configuration() {
+    let redis = Standalone::start();
+    let _said = redis.command(&[
+        "ACL",
+        "SETUSER",
+        "gate",
+        "on",
+        ">secret",
+        "~tollgate:*",
+        "+evalsha",
+        "+script|load",
+        "+select",
+        "+time",
+        "+get",
+        "+mget",
+        "+exists",
+        "+set",
+        "+setrange",
+        "+del",
+        "+auth",
+    ]);
+    let options = "deadline_ms = 10000, username = \"gate\", password = \"secret\", db = 3";
+    let gate = Gate::start_with(LIMITS, &redis, &[("deadline_ms = 250", options)]).await;
+    assert_eq!(status(gate.address(), "GET /closed").await, 200);
+    let kept = redis.command(&["INFO", "keyspace"]);
+    assert!(
+        kept.contains("db3:keys=1") && !kept.contains("db0:"),
+        "{kept}"
+    );
+    let wrong = "deadline_ms = 10000, username = \"gate\", password = \"other\"";
+    let gate = Gate::start_with(LIMITS, &redis, &[("deadline_ms = 250", wrong)]).await;
+    assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    assert!(
+        gate.nginx.log().contains("WRONGPASS"),
+        "{}",
+        gate.nginx.log()
+    );
+}

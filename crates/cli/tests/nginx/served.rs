@@ -1,0 +1,207 @@
+//! The servers: nginx with a file of limits, services with the same file, and what reached them.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::Request;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tollgate::config::{LimiterConfig, Registry};
+use tollgate::{BufferBodyLayer, Limiter, RateLimitLayer, RedisBackend};
+use tollgate_testkit::{Nginx, Standalone};
+
+use crate::client::status;
+
+const README: &str = include_str!("../../../../lua/nginx/README.md");
+
+/// The module.
+const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/nginx");
+
+/// A machine that builds beside the test takes its time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest body in which keys are looked for, in all of them.
+pub(crate) const BODY_LIMIT: usize = 16 * 1024;
+
+/// The first example of this language in the page about the module.
+pub(crate) fn example(language: &str) -> String {
+    let (_, behind) = README.split_once(&format!("```{language}\n")).unwrap();
+    behind.split_once("```").unwrap().0.to_owned()
+}
+
+/// Requests that reached a service, as their lines.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reached(Arc<Mutex<Vec<String>>>);
+
+impl Reached {
+    /// Those since the last question.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.take().len()
+    }
+
+    /// A service of all paths.
+    fn app(&self) -> Router {
+        let reached = self.clone();
+        Router::new().fallback(move |request: Request| {
+            let reached = reached.clone();
+            async move {
+                let line = format!("{} {}", request.method(), request.uri());
+                reached.0.lock().unwrap().push(line);
+                "served"
+            }
+        })
+    }
+}
+
+async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+/// A service with Tollgate's layer: over Redis, or by itself.
+pub(crate) async fn service(limits: &str, redis: Option<&Standalone>) -> (SocketAddr, Reached) {
+    let config: LimiterConfig = toml::from_str(limits).unwrap();
+    let mut limiter = config.build(&Registry::new()).unwrap();
+    if let Some(redis) = redis {
+        let backend = RedisBackend::connect(&redis.url()).await.unwrap();
+        limiter = limiter.backend(backend);
+    }
+    let limiter: Limiter = limiter.build().unwrap();
+    let reached = Reached::default();
+    let app = reached.app().layer(RateLimitLayer::new(limiter));
+    let app = app.layer(BufferBodyLayer::new(BODY_LIMIT));
+    (serve(app).await, reached)
+}
+
+/// The status of `tollgate nginx`, and what it says.
+pub(crate) fn convert(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    let program = program.arg("nginx").args(arguments).env("NO_COLOR", "1");
+    let output = program.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+/// An nginx with the configuration of the page, before a service that counts.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) nginx: Nginx,
+    pub(crate) reached: Reached,
+    folder: TempDir,
+}
+
+impl Gate {
+    /// nginx by these limits and this Redis. In the configuration of the page these words are others.
+    pub(crate) async fn start_with(
+        limits: &str,
+        redis: &Standalone,
+        words: &[(&str, &str)],
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (toml, json) = (
+            folder.path().join("limits.toml"),
+            folder.path().join("nginx.json"),
+        );
+        fs::write(&toml, limits).unwrap();
+        write(&toml, &json);
+        let reached = Reached::default();
+        let behind = serve(reached.app()).await;
+        let (port, behind) = (format!("port = {}", redis.port()), behind.to_string());
+        let mut text = example("nginx");
+        let usual = [
+            ("/usr/share/tollgate/nginx", MODULE),
+            ("/etc/tollgate/nginx.json", json.to_str().unwrap()),
+            ("port = 6379", &port),
+            ("127.0.0.1:8080", &behind),
+            ("listen 80;", "listen {listen};"),
+        ];
+        for (page, test) in usual.iter().chain(words) {
+            assert!(text.contains(page), "the page has {page}");
+            text = text.replace(page, test);
+        }
+        let start = move || Nginx::start_with_lua(&text);
+        Self {
+            nginx: tokio::task::spawn_blocking(start).await.unwrap(),
+            reached,
+            folder,
+        }
+    }
+
+    pub(crate) async fn start(limits: &str, redis: &Standalone) -> Self {
+        // A machine that builds beside the test takes its time.
+        Self::start_with(
+            limits,
+            redis,
+            &[("deadline_ms = 250", "deadline_ms = 10000")],
+        )
+        .await
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.nginx.address()
+    }
+
+    /// The file that nginx reads.
+    pub(crate) fn json(&self) -> PathBuf {
+        self.folder.path().join("nginx.json")
+    }
+
+    /// Writes that file anew, by these limits.
+    pub(crate) fn write(&self, limits: &str) {
+        let toml = self.folder.path().join("limits.toml");
+        fs::write(&toml, limits).unwrap();
+        write(&toml, &self.json());
+    }
+
+    /// Has nginx read it again.
+    pub(crate) fn reload(&self) {
+        let id = self.nginx.process_id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-HUP", &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits until the log says this.
+    pub(crate) async fn until_log(&self, words: &str) {
+        let start = Instant::now();
+        while !self.nginx.log().contains(words) {
+            assert!(start.elapsed() < PATIENCE, "{words}: {}", self.nginx.log());
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Asks until the status is this one.
+    pub(crate) async fn until(&self, line: &str, wanted: u16) {
+        let start = Instant::now();
+        while status(self.address(), line).await != wanted {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{line} never gets {wanted}: {}",
+                self.nginx.log()
+            );
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The file for nginx.
+pub(crate) fn write(toml: &Path, json: &Path) {
+    let (toml, json) = (toml.to_str().unwrap(), json.to_str().unwrap());
+    assert_eq!(convert(&[toml, "--output", json]), (Some(0), String::new()));
+}

@@ -1,0 +1,67 @@
+-- The body of a request, as far as it is read before the decision.
+
+local lower, match = string.lower, string.match
+local open, pcall, tonumber = io.open, pcall, tonumber
+local ngx = ngx
+local read_body, body_data, body_file = ngx.req.read_body, ngx.req.get_body_data, ngx.req.get_body_file
+local http_version = ngx.req.http_version
+
+local _M = {}
+
+local OTHER_KIND = "the body is neither a form nor JSON by its content type"
+local TOO_LONG = "the body is too long"
+local ENCODED = "the body is compressed"
+local UNREAD = "the body cannot be read"
+
+-- `form` or `json`; nothing for any other kind, and for several statements.
+function _M.kind(request)
+  local lines = request:lines("content-type")
+  if #lines ~= 1 then return nil end
+  local essence = lower(match(lines[1], "^[^;]*"))
+  essence = match(essence, "^%s*(.-)%s*$")
+  if essence == "application/x-www-form-urlencoded" then return "form" end
+  if essence == "application/json" or match(essence, "^application/.*%+json$") then return "json" end
+end
+
+local function from_file(name, limit)
+  local file = open(name, "rb")
+  if not file then return nil, UNREAD end
+  local data = file:read(limit + 1)
+  file:close()
+  data = data or ""
+  if #data > limit then return nil, TOO_LONG end
+  return data
+end
+
+local function whole(request, limit)
+  local length = request:lines("content-length")[1]
+  if length then
+    if tonumber(length) == 0 then return "" end
+  elseif #request:lines("transfer-encoding") == 0 and http_version() < 2 then
+    return ""
+  end
+  if not _M.kind(request) then return nil, OTHER_KIND end
+  if #request:lines("content-encoding") > 0 then return nil, ENCODED end
+  if length and tonumber(length) > limit then return nil, TOO_LONG end
+  -- A body that nginx does not take, such as one above client_max_body_size, ends the request here.
+  if not pcall(read_body) then return nil, UNREAD end
+  local data = body_data()
+  if data then
+    if #data > limit then return nil, TOO_LONG end
+    return data
+  end
+  local file = body_file()
+  if file then return from_file(file, limit) end
+  return ""
+end
+
+-- The whole body of up to `limit` bytes, or nothing and the reason.
+function _M.whole(request, limit)
+  if not request.has_read_body then
+    request.has_read_body = true
+    request.body, request.body_flaw = whole(request, limit)
+  end
+  return request.body, request.body_flaw
+end
+
+return _M

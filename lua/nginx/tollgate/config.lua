@@ -1,0 +1,82 @@
+-- What `tollgate nginx` has made of a file of limits. It is read once, when nginx starts or reloads.
+
+local address = require "tollgate.address"
+local identity = require "tollgate.identity"
+local keys = require "tollgate.keys"
+local routes = require "tollgate.routes"
+
+local error, ipairs, open, pairs, tostring, type = error, ipairs, io.open, pairs, tostring, type
+
+local _M = {}
+
+-- The form of the file that this module knows.
+local VERSION = 1
+
+local function refuse(file, why)
+  error("tollgate: " .. file .. ": " .. why, 0)
+end
+
+local function networks(texts)
+  local list = {}
+  for n, text in ipairs(texts) do list[n] = address.network(text) end
+  return list
+end
+
+local function set(list)
+  local found = {}
+  for _, entry in ipairs(list) do found[entry] = true end
+  return found
+end
+
+-- Identities stand in their canonical form, in digits.
+local function identities(map)
+  local found = {}
+  for digits, value in pairs(map) do found[identity.text(identity.unhex(digits))] = value end
+  return found
+end
+
+local function prepare_charges(tier)
+  for _, charge in ipairs(tier.charges) do charge.bytes = identity.unhex(charge.bytes) end
+end
+
+local function prepare(file, policy, ignore_case)
+  for _, part in ipairs(policy.key) do
+    if not keys.knows(part.by) then refuse(file, "policy " .. policy.name .. ": no key is called " .. tostring(part.by)) end
+  end
+  local patterns = policy.routes
+  policy.routes = routes.set(patterns, ignore_case)
+  policy.routes.all = patterns
+  policy.has_routes = #patterns > 0
+  policy.has_exempt_routes = #policy.exempt_routes > 0
+  policy.exempt_routes = routes.set(policy.exempt_routes)
+  policy.has_methods = #policy.methods > 0
+  policy.methods = set(policy.methods)
+  policy.exempt_methods = set(policy.exempt_methods)
+  policy.exempt_networks = #policy.exempt_networks > 0 and networks(policy.exempt_networks) or nil
+  policy.exempt_keys = identities(policy.exempt_keys)
+  policy.blocked_keys = identities(policy.blocked_keys)
+  policy.tier_of = identities(policy.tier_of)
+  prepare_charges(policy.own)
+  for _, tier in pairs(policy.tiers) do prepare_charges(tier) end
+end
+
+-- The configuration in a file. An error says what is wrong with it, and nginx does not start.
+function _M.read(file)
+  -- Here, so that programs without nginx may load this module.
+  local cjson = require "cjson.safe"
+  local opened, why = open(file, "rb")
+  if not opened then refuse(file, why) end
+  local config
+  config, why = cjson.decode(opened:read("*a"))
+  opened:close()
+  if type(config) ~= "table" then refuse(file, "is not what `tollgate nginx` writes: " .. tostring(why)) end
+  if config.version ~= VERSION then
+    refuse(file, "is of version " .. tostring(config.version) .. ", and this module reads version " .. VERSION ..
+      "; write it with the program of the module's release")
+  end
+  for _, policy in ipairs(config.policies) do prepare(file, policy, config.ignore_path_case) end
+  config.client.networks = networks(config.client.networks or {})
+  return config
+end
+
+return _M

@@ -1,0 +1,42 @@
+-- Cookies as their readers see them: some decode names and values, and some remove quotes.
+
+local reading = require "tollgate.reading"
+local text = require "tollgate.text"
+
+local find, gmatch, match, sub = string.find, string.gmatch, string.match, string.sub
+local trim, percent_decode, is_utf8 = text.trim, text.percent_decode, text.is_utf8
+
+local _M = {}
+
+local function plain(value)
+  value = percent_decode(value)
+  local unquoted = match(value, '^"*([^"].*)$')
+  if not unquoted then return value == '""' and "" or value end
+  return match(unquoted, '^(.-)"*$')
+end
+
+local function is_called(written, name)
+  return written == name or (find(written, "%", 1, true) and percent_decode(written) == name)
+end
+
+-- The value of a cookie in these lines; nothing and perhaps a reason if there is not one that all readers see.
+function _M.value(lines, name)
+  local add, result = reading.new()
+  local is_text = true
+  for n = 1, #lines do
+    local line = lines[n]
+    local line_is_text = not find(line, "[^\t\32-\126]")
+    for pair in gmatch(line, "[^;]+") do
+      local equals = find(pair, "=", 1, true)
+      if equals and is_called(trim(sub(pair, 1, equals - 1)), name) then
+        local value = plain(trim(sub(pair, equals + 1)))
+        is_text = is_text and line_is_text and is_utf8(value)
+        add(value)
+      end
+    end
+  end
+  if not is_text then return nil, "it is not text" end
+  return result()
+end
+
+return _M

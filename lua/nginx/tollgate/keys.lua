@@ -1,0 +1,136 @@
+-- The identity whose budget a request spends, part by part: each as axum's extractors would show it to a handler.
+--
+-- A reader returns the identity in its canonical form, the kind as one byte and then the content; or nothing and the reason, if it
+-- is there but readers differ about it.
+
+local address = require "tollgate.address"
+local body = require "tollgate.body"
+local cookie = require "tollgate.cookie"
+local form = require "tollgate.form"
+local json = require "tollgate.json"
+local reading = require "tollgate.reading"
+local routes = require "tollgate.routes"
+local text = require "tollgate.text"
+
+local byte, char, find, gmatch, lower, sub = string.byte, string.char, string.find, string.gmatch, string.lower, string.sub
+local ceil, concat = math.ceil, table.concat
+local trim = text.trim
+
+local _M = {}
+
+local function bytes(value, why)
+  if value == nil or value == "" then return nil, why end
+  return "b" .. value
+end
+
+local READERS = {}
+
+READERS["client-ip"] = function(_, request, config)
+  local found = request:address(config.client)
+  if not found then return nil end
+  if #found == 4 then return "\4" .. found end
+  local bits = config.ipv6_prefix
+  return "\6" .. char(bits) .. sub(address.masked(found, bits), 1, ceil(bits / 8))
+end
+
+READERS.global = function()
+  return "\0"
+end
+
+local COMMON = {
+  GET = "GET", HEAD = "GET", POST = "POST", PUT = "PUT", DELETE = "DELETE", PATCH = "PATCH", OPTIONS = "OPTIONS",
+  CONNECT = "CONNECT", TRACE = "TRACE",
+}
+
+READERS.method = function(_, request)
+  return "b" .. (COMMON[request.method] or "")
+end
+
+READERS.header = function(part, request)
+  local first = request:lines(part.name)[1]
+  return bytes(first and trim(first))
+end
+
+READERS.cookie = function(part, request)
+  return bytes(cookie.value(request:lines("cookie"), part.name))
+end
+
+READERS.query = function(part, request)
+  local add, result = reading.new()
+  form.values(request.query or "", part.name, add)
+  return bytes(result())
+end
+
+-- Slashes that are doubled or at an end make no other identity.
+local function tidy(value)
+  value = text.percent_decode(value)
+  if byte(value) ~= 47 and byte(value, #value) ~= 47 and not find(value, "//", 1, true) then return text.one_form(value) end
+  local segments = {}
+  for segment in gmatch(value, "[^/]+") do segments[#segments + 1] = segment end
+  return #segments == 0 and "/" or concat(segments, "/")
+end
+
+READERS["path-param"] = function(part, request, _, policy)
+  local add, result = reading.new()
+  local function found(value) add(tidy(value)) end
+  for _, pattern in ipairs(policy.routes.all) do
+    local path = routes.covers(pattern, request.form) and request.form
+    path = path or request.tidied and routes.covers(pattern, request.tidied) and request.tidied
+    if path then routes.capture(pattern, path, part.name, found) end
+  end
+  return bytes(result())
+end
+
+READERS["bearer-token"] = function(_, request)
+  local add, result = reading.new()
+  for _, line in ipairs(request:lines("authorization")) do
+    line = trim(line)
+    local is_bearer = lower(sub(line, 1, 6)) == "bearer" and find(line, "^[ \t]", 7)
+    -- Another scheme says as much as an empty value.
+    add(is_bearer and trim(sub(line, 8)) or "")
+  end
+  return bytes(result())
+end
+
+READERS["form-field"] = function(part, request, config)
+  local read, why = body.whole(request, config.body_limit)
+  if not read then return nil, why end
+  local add, result = reading.new()
+  if request.method == "GET" or request.method == "HEAD" then form.values(request.query or "", part.name, add) end
+  form.values(read, part.name, add)
+  return bytes(result())
+end
+
+READERS["json-field"] = function(part, request, config)
+  local read, why = body.whole(request, config.body_limit)
+  if not read then return nil, why end
+  if read == "" then return nil end
+  local found, reason, is_json = json.field(read, part.path)
+  if not is_json and body.kind(request) == "json" then return nil, "the body is not JSON" end
+  return bytes(found, reason)
+end
+
+-- The parts of an identity; or nothing, the part that was not found, and the reason if it is ambiguous. An ambiguous part comes
+-- before a missing one.
+function _M.find(policy, request, config)
+  local parts, missing, reason = {}, nil, nil
+  local wanted = policy.key
+  for n = 1, #wanted do
+    local part = wanted[n]
+    local found, why = READERS[part.by](part, request, config, policy)
+    if found then
+      parts[n] = found
+    elseif not missing or (why and not reason) then
+      missing, reason = part, why
+    end
+  end
+  if missing then return nil, missing, reason end
+  return parts
+end
+
+-- True if our configuration may name this kind of part.
+function _M.knows(by)
+  return READERS[by] ~= nil
+end
+
+return _M

@@ -1,0 +1,70 @@
+-- The path of a request: the form that routes are compared with, and the paths that services read in different ways.
+
+local text = require "tollgate.text"
+
+local byte, find, format, gmatch, gsub = string.byte, string.find, string.format, string.gmatch, string.gsub
+local lower, match, sub = string.lower, string.match, string.sub
+local concat = table.concat
+local percent_decode = text.percent_decode
+
+local _M = {}
+
+local function encoded(letter)
+  return format("%%%02X", byte(letter))
+end
+
+-- Each character in one form: invisible ones, blanks, percent signs and slashes within a segment stay encoded.
+function _M.canonical(path, ignore_case)
+  local segments = {}
+  for segment in gmatch(path .. "/", "([^/]*)/") do
+    local plain = percent_decode(segment)
+    if ignore_case then plain = lower(plain) end
+    segments[#segments + 1] = gsub(plain, "[%z\1-\32%%/\127-\255]", encoded)
+  end
+  return concat(segments, "/")
+end
+
+-- Without slashes that are doubled or at the end.
+local function tidied(path)
+  local segments = {}
+  for segment in gmatch(path, "[^/]+") do segments[#segments + 1] = segment end
+  return "/" .. concat(segments, "/")
+end
+
+-- The forms of a path: the usual one, and one without surplus slashes if it has some.
+function _M.forms(path, ignore_case)
+  local form = path
+  if find(path, "[^!-$&-~]") or (ignore_case and find(path, "%u")) then
+    form = _M.canonical(path, ignore_case)
+  end
+  if #form > 1 and (byte(form, #form) == 47 or find(form, "//", 1, true)) then
+    return form, tidied(form)
+  end
+  return form
+end
+
+-- The part of a path that one service resolves, decodes or cuts, and another takes as it is.
+function _M.ambiguity(path)
+  -- Nearly every path has none of these.
+  if not find(path, "[%%\\;]") and not find(path, "//", 1, true) and not find(path, "/.", 1, true) then return nil end
+  local small = lower(path)
+  if find(small, "//", 1, true) then return "two slashes" end
+  if find(small, "%2f", 1, true) then return "an encoded slash" end
+  if find(small, "\\", 1, true) or find(small, "%5c", 1, true) then return "a backslash" end
+  if find(small, ";", 1, true) or find(small, "%3b", 1, true) then return "a semicolon" end
+  if find(small, "%00", 1, true) then return "a zero byte" end
+  for segment in gmatch(small, "[^/]+") do
+    local dots = gsub(segment, "%%2e", ".")
+    if dots == "." or dots == ".." then return "a segment of dots" end
+  end
+end
+
+-- The path and the query of a target as it was sent; nothing if it is not a path.
+function _M.split(target)
+  if byte(target, 1) ~= 47 and target ~= "*" then return nil end
+  local path = match(target, "^[^?#]*")
+  if byte(target, #path + 1) ~= 63 then return path end
+  return path, match(target, "^[^#]*", #path + 2)
+end
+
+return _M

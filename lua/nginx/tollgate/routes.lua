@@ -1,0 +1,82 @@
+-- Patterns of paths, such as /users/{id} and /files/{*rest}. A pattern is a list of segments, each a text (`prefix`) with a
+-- parameter behind it (`param`), one for all the rest of the path (`rest`), or none.
+
+local byte, find, sub = string.byte, string.find, string.sub
+
+local _M = {}
+
+local function segment_covers(segment, text, is_last)
+  local prefix = segment.prefix
+  if not segment.param then return text == prefix end
+  -- A parameter may be empty where something follows it.
+  return sub(text, 1, #prefix) == prefix and not (is_last and #text == #prefix)
+end
+
+-- True if the pattern covers this form of a path.
+function _M.covers(pattern, path)
+  if byte(path, 1) ~= 47 then return false end
+  local at, last = 2, #pattern
+  for index = 1, last do
+    local segment = pattern[index]
+    if segment.rest then
+      local prefix = segment.prefix
+      return #path - at + 1 > #prefix and sub(path, at, at + #prefix - 1) == prefix
+    end
+    local slash = find(path, "/", at, true)
+    if not segment_covers(segment, sub(path, at, slash and slash - 1 or -1), index == last) then return false end
+    if not slash then return index == last end
+    at = slash + 1
+  end
+  return false
+end
+
+-- Calls `found` with each value of a parameter in a path that the pattern covers, encoded as it is there.
+function _M.capture(pattern, path, name, found)
+  local at = 2
+  for index = 1, #pattern do
+    local segment = pattern[index]
+    local slash = find(path, "/", at, true)
+    if segment.rest == name then
+      found(sub(path, at + #segment.prefix))
+    elseif segment.param == name then
+      found(sub(path, at + #segment.prefix, slash and slash - 1 or -1))
+    end
+    if not slash then return end
+    at = slash + 1
+  end
+end
+
+-- A set of patterns. Those without parameters are found at once.
+function _M.set(patterns, ignore_case)
+  local set = { exact = {}, patterns = {}, ignore_case = ignore_case }
+  for _, pattern in ipairs(patterns) do
+    local parts, is_exact = {}, true
+    for index, segment in ipairs(pattern) do
+      parts[index] = segment.prefix
+      if segment.rest then segment.param = nil end
+      is_exact = is_exact and not segment.param and not segment.rest
+    end
+    if is_exact then
+      set.exact["/" .. table.concat(parts, "/")] = pattern
+    else
+      set.patterns[#set.patterns + 1] = pattern
+    end
+  end
+  return set
+end
+
+local function form_covered(set, form)
+  if set.exact[form] then return true end
+  local patterns = set.patterns
+  for index = 1, #patterns do
+    if _M.covers(patterns[index], form) then return true end
+  end
+  return false
+end
+
+-- True if a pattern of the set covers one of both forms.
+function _M.any_covers(set, form, tidied)
+  return form_covered(set, form) or (tidied ~= nil and form_covered(set, tidied))
+end
+
+return _M

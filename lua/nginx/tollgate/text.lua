@@ -1,0 +1,112 @@
+-- Texts as the services behind read them: blanks, percent signs, UTF-8, and the one form of a number or a UUID.
+
+local byte, char, find, gsub, sub = string.byte, string.char, string.find, string.gsub, string.sub
+local lower, rep, tonumber = string.lower, string.rep, tonumber
+
+local _M = {}
+
+-- The blanks of ASCII around a text do not count.
+function _M.trim(text)
+  local first = find(text, "[^ \t\n\f\r]")
+  if not first then return "" end
+  local last = #text
+  while find(sub(text, last, last), "[ \t\n\f\r]") do last = last - 1 end
+  return sub(text, first, last)
+end
+
+local function decoded(digits)
+  return char(tonumber(digits, 16))
+end
+
+-- A percent sign without two digits behind it stands for itself.
+function _M.percent_decode(text)
+  if not find(text, "%", 1, true) then return text end
+  return (gsub(text, "%%(%x%x)", decoded))
+end
+
+-- The bytes that may follow the first byte of a character, and its length; nothing if no character begins so.
+local function character(first)
+  if first >= 0xc2 and first <= 0xdf then return 2, 0x80, 0xbf end
+  if first == 0xe0 then return 3, 0xa0, 0xbf end
+  if first == 0xed then return 3, 0x80, 0x9f end
+  if first >= 0xe1 and first <= 0xef then return 3, 0x80, 0xbf end
+  if first == 0xf0 then return 4, 0x90, 0xbf end
+  if first >= 0xf1 and first <= 0xf3 then return 4, 0x80, 0xbf end
+  if first == 0xf4 then return 4, 0x80, 0x8f end
+end
+
+-- The number of bytes from `at` on that are a character, and true; or that are the start of none, and false.
+local function step(text, at)
+  local first = byte(text, at)
+  if first < 0x80 then return 1, true end
+  local length, least, most = character(first)
+  if not length then return 1, false end
+  for n = 1, length - 1 do
+    local next = byte(text, at + n)
+    if not next or next < least or next > most then return n, false end
+    least, most = 0x80, 0xbf
+  end
+  return length, true
+end
+
+function _M.is_utf8(text)
+  local at = find(text, "[\128-\255]")
+  while at and at <= #text do
+    local length, is_character = step(text, at)
+    if not is_character then return false end
+    at = at + length
+  end
+  return true
+end
+
+-- Each start of no character becomes U+FFFD.
+function _M.utf8_lossy(text)
+  if _M.is_utf8(text) then return text end
+  local parts, at = {}, 1
+  while at <= #text do
+    local length, is_character = step(text, at)
+    parts[#parts + 1] = is_character and sub(text, at, at + length - 1) or "\239\191\189"
+    at = at + length
+  end
+  return table.concat(parts)
+end
+
+local function number(text)
+  local sign, digits = text:match("^([+-]?)(%d+)$")
+  if not digits then return nil end
+  digits = gsub(digits, "^0+", "")
+  if digits == "" then return "0" end
+  return sign == "-" and "-" .. digits or digits
+end
+
+local HYPHENS = { [9] = true, [14] = true, [19] = true, [24] = true }
+
+local function uuid(text)
+  local length = #text
+  if length == 38 then
+    if sub(text, 1, 1) ~= "{" or sub(text, 38) ~= "}" then return nil end
+    text = sub(text, 2, 37)
+  elseif length == 45 then
+    if sub(text, 1, 9) ~= "urn:uuid:" then return nil end
+    text = sub(text, 10)
+  elseif length ~= 32 and length ~= 36 then
+    return nil
+  end
+  if length ~= 32 then
+    for place in pairs(HYPHENS) do
+      if sub(text, place, place) ~= "-" then return nil end
+    end
+    text = sub(text, 1, 8) .. sub(text, 10, 13) .. sub(text, 15, 18) .. sub(text, 20, 23) .. sub(text, 25)
+  end
+  if not find(text, "^" .. rep("%x", 32) .. "$") then return nil end
+  local form = lower(text)
+  return number(text) or
+    sub(form, 1, 8) .. "-" .. sub(form, 9, 12) .. "-" .. sub(form, 13, 16) .. "-" .. sub(form, 17, 20) .. "-" .. sub(form, 21)
+end
+
+-- Handlers read 7, 007 and +7 as one number, and a UUID in any of its forms as one.
+function _M.one_form(text)
+  return uuid(text) or number(text) or text
+end
+
+return _M
