@@ -16,7 +16,7 @@ static FREE: Pool<Sentinels> = Pool::new();
 enum Server {
     Alone(Standalone),
     Watched(Box<PoolGuard<Sentinels>>),
-    Encrypted(Tls),
+    Encrypted(Box<Tls>),
 }
 
 impl Server {
@@ -109,5 +109,5 @@ mod sentinel {
 mod tls {
     use super::*;
 
-    tollgate_conformance::conformance!(OnServer::on(Server::Encrypted(Tls::start())));
+    tollgate_conformance::conformance!(OnServer::on(Server::Encrypted(Box::new(Tls::start()))));
 }

@@ -130,7 +130,7 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
     let admin_socket = Socket::if_stated("--admin", admin_address, "operators may steer").await?;
     let envoy = async {
         let served = gateway
-            .serve(for_gateways(envoy.listener, tls.as_ref()), ends.0)
+            .serve(secured(envoy.listener, tls.as_ref()), ends.0)
             .await;
         served.map_err(|error| Failure::invalid(format_args!("{}: {error}", envoy.address)))
     };
@@ -138,7 +138,7 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
         let Some(socket) = forward_auth else {
             return Ok(());
         };
-        let listener = for_gateways(socket.listener, tls.as_ref());
+        let listener = secured(socket.listener, tls.as_ref());
         let served = gateway.serve_forward_auth(listener, ends.1).await;
         served.map_err(|error| Failure::invalid(format_args!("{}: {error}", socket.address)))
     };
@@ -162,7 +162,8 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
             return std::future::pending().await;
         };
         let never = std::future::pending();
-        let served = gateway.serve_admin(socket.listener, admin, never).await;
+        let listener = secured(socket.listener, tls.as_ref());
+        let served = gateway.serve_admin(listener, admin, never).await;
         served.map_err(|error| Failure::invalid(format_args!("{}: {error}", socket.address)))
     };
     // The status is told for as long as a gateway is answered, and operators may steer.
@@ -207,8 +208,8 @@ fn recorder() -> Result<PrometheusHandle, String> {
     Ok(page)
 }
 
-/// A socket on which gateways ask.
-fn for_gateways(listener: TcpListener, tls: Option<&Tls>) -> Listener {
+/// A socket whose clients are answered over TLS, if there are files for it.
+fn secured(listener: TcpListener, tls: Option<&Tls>) -> Listener {
     let listener = Listener::from(listener);
     match tls {
         Some(tls) => listener.tls(tls),

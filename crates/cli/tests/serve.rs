@@ -257,9 +257,12 @@ fn gateways_ask_the_program_over_tls_if_it_has_a_certificate() {
     fs::write(&file, format!("{FORWARD_AUTH}{RULES}")).unwrap();
     let papers = papers(folder.path());
     let mut arguments = vec![file.to_str().unwrap()];
-    for argument in ["--listen", "--forward-auth", "--status"] {
+    for argument in ["--listen", "--forward-auth", "--status", "--admin"] {
         arguments.extend([argument, "127.0.0.1:0"]);
     }
+    let token = folder.path().join("token");
+    fs::write(&token, "a-token-of-this-test").unwrap();
+    arguments.extend(["--admin-token-file", token.to_str().unwrap()]);
     arguments.extend(papers.iter().map(String::as_str));
     let mut program = program(&arguments);
     let mut log = BufReader::new(program.stderr.take().unwrap()).lines();
@@ -271,6 +274,7 @@ fn gateways_ask_the_program_over_tls_if_it_has_a_certificate() {
     };
     let over_http = told("a gateway may ask over HTTP");
     let status = told("the status is told");
+    let admin = told("operators may steer");
     // The exit code, and what it got.
     let curl = |arguments: &[&str]| {
         let mut curl = Command::new("curl");
@@ -293,6 +297,11 @@ fn gateways_ask_the_program_over_tls_if_it_has_a_certificate() {
     assert_eq!(code, Some(60), "the authority is not one of the system");
     let plain = question.replace("https", "http");
     assert_ne!(curl(&[&[&*plain], &stated[..]].concat()).0, Some(0));
+    // An operator's browser has no certificate.
+    let state = format!("https://{admin}/api/state");
+    let token = ["-H", "authorization: Bearer a-token-of-this-test"];
+    let (code, answer) = curl(&[&[&*state], &trusting[..], &token].concat());
+    assert!(code == Some(0) && answer.ends_with("200"), "{answer}");
     // The status is in the clear.
     let failed = "rate_limiting_gateway_failed_handshakes_total 3";
     let begun = Instant::now();

@@ -15,7 +15,6 @@ mod token;
 mod watch;
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -27,6 +26,7 @@ use tollgate::{Event, LimiterBuilder};
 use self::answer::{ApiError, secured};
 use self::asked::{Asked, Body};
 use self::shared::Shared;
+use crate::listener::Asker;
 use crate::live::Live;
 
 pub use self::token::{AdminToken, AdminTokenError};
@@ -89,8 +89,8 @@ pub(crate) fn router(live: Arc<Live>, admin: &Admin) -> Router {
 
 async fn answer(live: &Live, admin: &Shared, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let from = head.extensions.get::<ConnectInfo<SocketAddr>>();
-    let from = from.map(|peer| peer.0);
+    let from = head.extensions.get::<ConnectInfo<Asker>>();
+    let from = from.map(|ConnectInfo(Asker(peer))| *peer);
     let is_look = head.method == Method::GET || head.method == Method::HEAD;
     if let (true, Some(page)) = (is_look, page::of(head.uri.path())) {
         return Ok(page);

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -270,7 +269,8 @@ impl Gateway {
     }
 
     /// Lets operators look and steer on this socket until `stop` is ready: by the page at `/`, and by the calls of its API. Let it
-    /// be one that operators alone reach. The limiter has to be [watched](Admin::watch) by the same admin.
+    /// be one that operators alone reach. The limiter has to be [watched](Admin::watch) by the same admin. Over TLS no operator is
+    /// asked for a certificate, whatever gateways have to show: the token is the proof.
     ///
     /// ```no_run
     /// use tokio::net::TcpListener;
@@ -287,14 +287,16 @@ impl Gateway {
     /// If the socket fails.
     pub async fn serve_admin(
         &self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         admin: &Admin,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let router = admin::router(Arc::clone(&self.live), admin);
-        let router = router.into_make_service_with_connect_info::<SocketAddr>();
+        let router = router.into_make_service_with_connect_info::<Asker>();
+        let counts = Arc::clone(&self.live.counts);
+        let incoming = listener.into().incoming(Protocol::Browsers, counts);
         ending(stop, |stopping| {
-            let served = axum::serve(listener, router).with_graceful_shutdown(stopping);
+            let served = axum::serve(incoming, router).with_graceful_shutdown(stopping);
             served.into_future()
         })
         .await

@@ -93,6 +93,7 @@ impl Tls {
         Arc::clone(match protocol {
             Protocol::Http1 => &settings.http1,
             Protocol::Http2 => &settings.http2,
+            Protocol::Browsers => &settings.browsers,
         })
     }
 }
@@ -102,6 +103,8 @@ impl Tls {
 pub(crate) enum Protocol {
     Http1,
     Http2,
+    /// HTTP/1.1 with clients that are never asked for a certificate.
+    Browsers,
 }
 
 struct Followed {

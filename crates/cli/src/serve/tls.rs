@@ -7,9 +7,9 @@ use tollgate_server::{Tls, TlsFiles};
 
 use crate::failure::Failure;
 
-/// The files for TLS on the sockets of gateways.
+/// The files for TLS on the sockets of gateways and of the admin.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "TLS, for --listen and --forward-auth")]
+#[command(next_help_heading = "TLS, for --listen, --forward-auth and --admin")]
 pub(super) struct TlsArguments {
     /// The file with the certificate of this server, and those of its issuers behind it, as PEM. It is read again when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -18,6 +18,7 @@ pub(super) struct TlsArguments {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// The file with the certificates of an authority, as PEM: only gateways with a certificate of it are answered.
+    /// Operators need none.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 }

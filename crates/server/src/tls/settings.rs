@@ -29,6 +29,8 @@ pub(super) struct FileContents {
 pub(super) struct Settings {
     pub(super) http1: Arc<ServerConfig>,
     pub(super) http2: Arc<ServerConfig>,
+    /// HTTP/1.1 again, and no client is asked for a certificate.
+    pub(super) browsers: Arc<ServerConfig>,
 }
 
 impl FileContents {
@@ -48,6 +50,10 @@ impl FileContents {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::of(&files.certificate, error))?;
+        // Not a clone of what gateways have: a session of a browser, which has shown no certificate, must not go on there.
+        let browsers = builder.clone().with_no_client_auth();
+        let browsers = browsers.with_single_cert(chain.clone(), key.clone_key());
+        let mut browsers = browsers.map_err(|error| unfit(&error, files))?;
         let builder = match (&self.client_authority, &files.client_authority) {
             (Some(pem), Some(path)) => {
                 builder.with_client_cert_verifier(verifier(pem, path, provider)?)
@@ -59,9 +65,11 @@ impl FileContents {
         let mut http2 = http1.clone();
         http1.alpn_protocols = vec![b"http/1.1".to_vec()];
         http2.alpn_protocols = vec![b"h2".to_vec()];
+        browsers.alpn_protocols.clone_from(&http1.alpn_protocols);
         Ok(Settings {
             http1: Arc::new(http1),
             http2: Arc::new(http2),
+            browsers: Arc::new(browsers),
         })
     }
 }
