@@ -489,8 +489,10 @@ async fn an_operator_steers_the_fleets_redis() {
     assert!(!other.passes("login", address(9)).await);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_backend_that_fails_is_told_with_its_reason() {
+    let log = Log::default();
+    let _guard = log.listen();
     let mut redis = Standalone::start();
     let backend = RedisBackend::builder(&redis.url()).connect().await.unwrap();
     let steered = Steered::with(|builder| builder.backend(backend)).await;
@@ -514,6 +516,17 @@ async fn a_backend_that_fails_is_told_with_its_reason() {
             reason.contains("policy") || reason.contains("backend"),
             "{reason}"
         );
+    }
+    // The log has a line for each change that failed, and none about questions or about a request that makes no sense.
+    let endless = json!({ "policy": "login", "caller": "192.0.2.7", "seconds": 0 });
+    assert_eq!(fault(&steered.post("/api/ban", &endless).await).0, 503);
+    let lines = log.text();
+    for (operation, count) in [("reset", 1), ("ban", 2), ("unban", 1)] {
+        let told = lines.lines().filter(|line| {
+            line.contains("could not change a caller")
+                && line.contains(&format!("operation=\"{operation}\""))
+        });
+        assert_eq!(told.count(), count, "{lines}");
     }
     // The state needs no backend.
     steered.passes("login", address(7)).await;

@@ -15,3 +15,4 @@ mod odd;
 mod outages;
 mod readings;
 mod served;
+mod vectors;

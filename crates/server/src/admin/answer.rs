@@ -93,6 +93,11 @@ impl ApiError {
         error
     }
 
+    /// True if the request is at fault, so that nothing was asked of the backend.
+    pub(super) fn is_of_request(&self) -> bool {
+        self.status.is_client_error()
+    }
+
     /// The reason, which names no caller.
     pub(super) fn reason(&self) -> &str {
         &self.reason

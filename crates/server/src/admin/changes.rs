@@ -67,15 +67,22 @@ impl Asked<'_> {
         let policy = self.policy(name)?;
         let key = self.key(&policy, text)?;
         let limiter = &self.live.limiter;
-        let was_banned = match (change, policy.bans()) {
-            (CallerChange::Reset, false) => None,
-            _ => limiter.banned(policy.name(), key.clone()).await?,
+        let made = async {
+            let was_banned = match (change, policy.bans()) {
+                (CallerChange::Reset, false) => None,
+                _ => limiter.banned(policy.name(), key.clone()).await?,
+            };
+            self.make(change, policy.name(), &key).await?;
+            Ok(was_banned)
         };
-        let made = self.make(change, policy.name(), &key).await;
+        let made = made.await.map_err(|error: CheckError| error.into());
         let mark = self.admin.mark(&key);
         let from = self.from.map(tracing::field::display);
-        if let Err(error) = made.map_err(ApiError::from) {
-            let (policy, reason) = (policy.name(), error.reason());
+        let was_banned = made.inspect_err(|error: &ApiError| {
+            if error.is_of_request() {
+                return;
+            }
+            let (policy, reason, from) = (policy.name(), error.reason(), from.as_ref());
             // A server that was asked may have made the change although no answer came.
             tracing::warn!(
                 operation,
@@ -85,8 +92,7 @@ impl Asked<'_> {
                 reason,
                 "the admin could not change a caller, or does not know whether it has"
             );
-            return Err(error);
-        }
+        })?;
         let seconds = body.seconds;
         tracing::warn!(
             operation,
