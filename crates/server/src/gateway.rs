@@ -1,7 +1,7 @@
 //! A gateway's counterpart: a configuration file that is followed, and the services that answer by it.
 
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -21,7 +21,8 @@ use crate::admin::{self, Admin};
 use crate::counts::{Counters, Counts};
 use crate::envoy::EnvoyService;
 use crate::forward;
-use crate::listener::{Asker, Listener};
+use crate::http_server;
+use crate::listener::Listener;
 use crate::live::{Gateways, Live};
 use crate::proto::rate_limit_service_server::RateLimitServiceServer;
 use crate::status::{self, Draining};
@@ -186,7 +187,7 @@ impl Gateway {
         let envoy = RateLimitServiceServer::new(EnvoyService::new(Arc::clone(&self.live)));
         let envoy = envoy.max_decoding_message_size(MAX_REQUEST_BYTES);
         let counts = Arc::clone(&self.live.counts);
-        let incoming = listener.into().incoming(Protocol::Http2, counts);
+        let incoming = listener.into().connections(Protocol::Http2, counts);
         let server = Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE));
@@ -222,13 +223,10 @@ impl Gateway {
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let counts = Arc::clone(&self.live.counts);
-        let incoming = listener.into().incoming(Protocol::Http1, counts);
+        let connections = listener.into().connections(Protocol::Http1, counts);
         let router = forward::router(Arc::clone(&self.live));
-        let router = router.into_make_service_with_connect_info::<Asker>();
         ending(self.draining(stop), |stopping| {
-            axum::serve(incoming, router)
-                .with_graceful_shutdown(stopping)
-                .into_future()
+            http_server::serve(connections, router, stopping)
         })
         .await
     }
@@ -260,10 +258,11 @@ impl Gateway {
         page: impl Fn() -> String + Clone + Send + Sync + 'static,
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
+        let counts = Arc::clone(&self.live.counts);
+        let connections = Listener::from(listener).connections(Protocol::Http1, counts);
         let router = status::router(Arc::clone(&self.live), Arc::clone(&self.draining), page);
         ending(stop, |stopping| {
-            let served = axum::serve(listener, router).with_graceful_shutdown(stopping);
-            served.into_future()
+            http_server::serve(connections, router, stopping)
         })
         .await
     }
@@ -292,12 +291,10 @@ impl Gateway {
         stop: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let router = admin::router(Arc::clone(&self.live), admin);
-        let router = router.into_make_service_with_connect_info::<Asker>();
         let counts = Arc::clone(&self.live.counts);
-        let incoming = listener.into().incoming(Protocol::Browsers, counts);
+        let connections = listener.into().connections(Protocol::Browsers, counts);
         ending(stop, |stopping| {
-            let served = axum::serve(incoming, router).with_graceful_shutdown(stopping);
-            served.into_future()
+            http_server::serve(connections, router, stopping)
         })
         .await
     }

@@ -31,6 +31,7 @@ mod counts;
 mod envoy;
 mod forward;
 mod gateway;
+mod http_server;
 mod listener;
 mod live;
 mod original;

@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
 use tokio_stream::Stream;
@@ -62,8 +60,8 @@ impl Listener {
     }
 
     /// The connections that come.
-    pub(crate) fn incoming(self, protocol: Protocol, counts: Arc<Counters>) -> Incoming {
-        Incoming {
+    pub(crate) fn connections(self, protocol: Protocol, counts: Arc<Counters>) -> Connections {
+        Connections {
             tcp: self.tcp,
             handshakes: self.tls.map(|tls| Handshakes::of(tls, protocol, counts)),
             wait: None,
@@ -87,14 +85,19 @@ impl fmt::Debug for Listener {
 }
 
 /// The connections that come to a socket, once their handshakes are over.
-pub(crate) struct Incoming {
+pub(crate) struct Connections {
     tcp: TcpListener,
     handshakes: Option<Handshakes>,
     /// The time until the next try to accept, after one that failed.
     wait: Option<Pin<Box<Sleep>>>,
 }
 
-impl Incoming {
+impl Connections {
+    /// The next connection, and its other end.
+    pub(crate) async fn accept(&mut self) -> (Connection, SocketAddr) {
+        poll_fn(|cx| self.poll_next_connection(cx)).await
+    }
+
     fn poll_next_connection(&mut self, cx: &mut Context<'_>) -> Poll<(Connection, SocketAddr)> {
         loop {
             if let Some(handshakes) = &mut self.handshakes {
@@ -142,7 +145,7 @@ fn is_of_client(error: &io::Error) -> bool {
 }
 
 /// For tonic.
-impl Stream for Incoming {
+impl Stream for Connections {
     type Item = io::Result<Connection>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -151,26 +154,6 @@ impl Stream for Incoming {
     }
 }
 
-/// For axum.
-impl axum::serve::Listener for Incoming {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        poll_fn(|cx| self.poll_next_connection(cx)).await
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
-    }
-}
-
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker(pub(crate) SocketAddr);
-
-impl Connected<IncomingStream<'_, Incoming>> for Asker {
-    fn connect_info(stream: IncomingStream<'_, Incoming>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}

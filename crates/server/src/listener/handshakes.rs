@@ -181,7 +181,7 @@ mod tests {
     use tokio_rustls::TlsConnector;
     use tollgate_testkit::Authority;
 
-    use super::super::Incoming;
+    use super::super::Connections;
     use super::*;
     use crate::tls::TlsFiles;
 
@@ -202,14 +202,14 @@ mod tests {
         let address = tcp.local_addr().unwrap();
         let mut handshakes = Handshakes::of(tls, Protocol::Http2, Arc::clone(&counts));
         handshakes.bounds = bounds;
-        let mut incoming = Incoming {
+        let mut connections = Connections {
             tcp,
             handshakes: Some(handshakes),
             wait: None,
         };
         tokio::spawn(async move {
             loop {
-                drop(axum::serve::Listener::accept(&mut incoming).await);
+                drop(connections.accept().await);
             }
         });
         let mut roots = RootCertStore::empty();
