@@ -169,8 +169,8 @@ fn a_password_stands_in_no_message() {
         (format!("redis://:wr0ng@127.0.0.1:{port}/"), 1),
         (format!("redis://gate:wr0ng@127.0.0.1:{port}/"), 1),
         (format!("redis://127.0.0.1:{port}/"), 1),
-        ("redis://:wr0ng@127.0.0.1:nowhere/".to_owned(), 1),
-        (format!("rediss://:wr0ng@127.0.0.1:{port}/x"), 1),
+        ("redis://:wr0ng@127.0.0.1:nowhere/".to_owned(), 2),
+        (format!("rediss://:wr0ng@127.0.0.1:{port}/x"), 2),
     ] {
         let ran = tollgate(
             folder().path(),
