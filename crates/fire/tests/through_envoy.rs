@@ -86,7 +86,7 @@ fn wrongs(history: &History) -> Vec<String> {
     findings.wrong.iter().map(ToString::to_string).collect()
 }
 
-/// What came of one attempt of the three, changed.
+/// The outcome of one attempt of the three, changed.
 fn with(attempt: usize, change: impl FnOnce(&mut Attempt)) -> History {
     let mut attempts = three();
     change(&mut attempts[attempt]);

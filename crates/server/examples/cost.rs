@@ -310,7 +310,7 @@ fn envoy_asking(service: SocketAddr, server: SocketAddr) -> String {
     example("Envoy", "yaml", &words)
 }
 
-/// The same without the filter that asks, and without a cluster to ask.
+/// That configuration without the filter that asks, and without a cluster to ask.
 fn envoy_alone(service: SocketAddr) -> String {
     let asking = envoy_asking(service, service);
     let filter = asking.find("          - name: envoy.filters.http.ratelimit\n");

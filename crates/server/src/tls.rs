@@ -87,7 +87,7 @@ impl Tls {
         self.0.look()
     }
 
-    /// What a connection of this protocol has from now on.
+    /// The settings that a connection of this protocol has from now on.
     pub(crate) fn settings(&self, protocol: Protocol) -> Arc<ServerConfig> {
         let settings = self.0.settings.load();
         Arc::clone(match protocol {
@@ -113,7 +113,7 @@ struct Followed {
     seen: Mutex<Seen>,
 }
 
-/// What the latest look has found.
+/// The findings of the latest look.
 struct Seen {
     /// Right or wrong; nothing if a file could not be read.
     contents: Option<FileContents>,

@@ -1,4 +1,4 @@
--- What callers are told: the answer to a refused request, and the RateLimit fields (draft 11) of every answer.
+-- The words to callers: the answer to a refused request, and the RateLimit fields (draft 11) of every answer.
 
 local problem = require "tollgate.problem"
 

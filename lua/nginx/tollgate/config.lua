@@ -1,4 +1,4 @@
--- What `tollgate nginx` has made of a file of limits. It is read once, when nginx starts or reloads.
+-- The file that `tollgate nginx` has made of limits. It is read once, when nginx starts or reloads.
 
 local address = require "tollgate.address"
 local identity = require "tollgate.identity"

@@ -16,7 +16,7 @@ use crate::limits::Limits;
 /// The version of the file. The module refuses every other.
 const VERSION: u32 = 1;
 
-/// What the arguments say about the file.
+/// The file as the arguments name it.
 #[derive(Debug)]
 pub(super) struct Terms<'a> {
     pub(super) prefix: &'a str,

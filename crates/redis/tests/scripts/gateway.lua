@@ -201,7 +201,7 @@ local function charge_of(of)
   return string.char(of.algorithm, MODES[of.mode]) .. WORDS[of.algorithm](of)
 end
 
--- What the reply says, and again as text.
+-- The numbers of the reply, and again as text.
 local function reply_of(text, charges)
   local numbers = {}
   for number in text:gmatch('%S+') do numbers[#numbers + 1] = tonumber(number) end

@@ -17,7 +17,7 @@ use super::files::TlsFiles;
 /// The longest file that is read: thousands of certificates.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// What the files hold.
+/// The contents of the files.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct FileContents {
     certificate: Vec<u8>,
