@@ -140,7 +140,7 @@ fn the_names_are_such_as_prometheus_wants_and_the_page_lists_each_result() {
         .into_iter()
         .filter(|row| row.len() == 2)
         .collect();
-    let source = include_str!("../../limiter/src/limiter/meters.rs");
+    let source = include_str!("../../limiter/src/limiter/tally.rs");
     let (_, list) = source.split_once("const RESULTS").unwrap();
     let list = list.split_once("];\n").unwrap().0;
     let names: Vec<_> = list.split('"').skip(1).step_by(2).collect();
