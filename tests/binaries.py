@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 # Minutes, or most of a core for as long: those that begin first end last.
@@ -36,25 +37,29 @@ def run(binary):
     # trybuild reads the first two, as a test that cargo runs may. The tests of a macro need the compiler's own libraries.
     environment = dict(os.environ, CARGO=os.environ.get("CARGO", "cargo"), CARGO_MANIFEST_DIR=folder)
     environment["LD_LIBRARY_PATH"] = LIBRARIES
+    start = time.monotonic()
     ended = subprocess.run(
         [path], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
-    return name, path, ended
+    return name, path, ended, time.monotonic() - start
 
 
 def main():
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     binaries = sorted(built(sys.stdin), key=lambda binary: SLOW.index(binary[0]) if binary[0] in SLOW else len(SLOW))
-    failed = []
+    failed, took = [], []
     with ThreadPoolExecutor(jobs) as pool:
         for ended in as_completed([pool.submit(run, binary) for binary in binaries]):
-            name, path, result = ended.result()
-            print(f"     Running {name} ({os.path.relpath(path)})", flush=True)
+            name, path, result, seconds = ended.result()
+            took.append((seconds, name))
+            print(f"     Running {name} ({os.path.relpath(path)}), {seconds:.0f} s", flush=True)
             sys.stdout.buffer.write(result.stdout)
             sys.stdout.buffer.flush()
             if result.returncode != 0:
                 failed.append(name)
                 print(f"error: {name} ended with status {result.returncode}", flush=True)
+    slowest = sorted(took, reverse=True)[:12]
+    print(f"{sum(seconds for seconds, _ in took):.0f} s in all; the slowest: " + ", ".join(f"{name} {seconds:.0f} s" for seconds, name in slowest))
     if not binaries:
         print("error: no test binary was built", flush=True)
     sys.exit(1 if failed or not binaries else 0)

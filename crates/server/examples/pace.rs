@@ -1,18 +1,25 @@
-//! The pace of the gateway beside that of a tonic server that answers the same service with a constant, in one run: requests a
-//! second, and the time within which 99 of 100 are answered. The gateway has ten rules, and then a thousand.
+//! The pace of the gateway beside that of a tonic server that answers the same service with a constant: requests a second, the time
+//! within which 99 of 100 are answered, and the instructions of a question, with its client. The gateway has ten rules, and then a
+//! thousand.
+//!
+//! The servers take turns, and a ratio is the median of those of all rounds: other load slows both sides. Instructions are counted by
+//! callgrind.
 //!
 //! ```text
 //! cargo run --release -p tollgate-server --example pace
 //! ```
 
 #![allow(
+    clippy::cast_precision_loss,
     clippy::float_arithmetic,
     clippy::print_stdout,
     reason = "it prints measurements"
 )]
 
+use std::env;
 use std::error::Error;
 use std::fmt::Write;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
@@ -27,13 +34,22 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
-const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_secs(2);
+/// The servers: the constant, and the gateway with so many rules.
+const SERVERS: [(&str, usize); 3] = [
+    ("constant", 0),
+    ("gateway, 10 rules", 10),
+    ("gateway, 1,000 rules", 1_000),
+];
+const ROUNDS: usize = 25;
+const ROUND: Duration = Duration::from_millis(800);
 const CONNECTIONS: usize = 4;
 /// The requests under way on each connection.
 const AT_ONCE: usize = 16;
+/// The questions of the shorter and of the longer count, whose difference has no start in it.
+const QUESTIONS: [u32; 2] = [500, 2_500];
 
 type Failure = Box<dyn Error + Send + Sync>;
+type Client = RateLimitServiceClient<Channel>;
 
 /// A service that answers without a decision.
 struct Constant(RateLimitResponse);
@@ -52,24 +68,115 @@ impl RateLimitService for Constant {
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     per_second: f64,
-    p99: Duration,
+    p99: f64,
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Failure> {
-    let folder = std::env::temp_dir().join(format!("tollgate-pace-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let mut asked = Vec::new();
-    for rules in [10, 1_000] {
-        let file = folder.join(format!("{rules}.toml"));
-        std::fs::write(&file, configuration(rules))?;
-        let gateway = Gateway::start(file, |builder| builder)?;
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await });
-        asked.push((format!("gateway, {rules} rules"), clients(address).await?));
+fn main() -> Result<(), Failure> {
+    let words: Vec<String> = env::args().skip(1).collect();
+    if let [server, questions] = &*words {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build()?;
+        return runtime.block_on(ask(server.parse()?, questions.parse()?));
     }
-    let answer = asked[0].1[0].clone().should_rate_limit(request()).await?;
+    tokio::runtime::Runtime::new()?.block_on(paces())?;
+    println!();
+    let mut constant = None;
+    for (server, (name, _)) in SERVERS.iter().enumerate() {
+        let [shorter, longer] = QUESTIONS;
+        let all = instructions(server, longer)? - instructions(server, shorter)?;
+        let each = all / f64::from(longer - shorter);
+        let by = constant.get_or_insert(each);
+        println!(
+            "{name:20} {each:9.0} instructions a question, {:.2} of the constant's",
+            each / *by
+        );
+    }
+    Ok(())
+}
+
+async fn paces() -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let mut addresses = Vec::new();
+    for (_, rules) in SERVERS {
+        addresses.push(serve(rules, folder.path()).await?);
+    }
+    let mut rounds = Vec::new();
+    for round in 0..=ROUNDS {
+        let mut paces = Vec::new();
+        for address in &addresses {
+            // New ones each time: the threads on which connections happen to be make a difference of their own.
+            paces.push(pace(&clients(*address).await?).await?);
+        }
+        // The first round warms up.
+        if round > 0 {
+            rounds.push(paces);
+        }
+    }
+    for (server, (name, _)) in SERVERS.iter().enumerate() {
+        let of = |figure: fn(Pace) -> f64| middle(rounds.iter().map(|round| figure(round[server])));
+        let by = |figure: fn(Pace) -> f64| {
+            let ratios = rounds.iter();
+            middle(ratios.map(|round| figure(round[server]) / figure(round[0])))
+        };
+        println!(
+            "{name:20} {:9.0} a second, {:.2} of the constant's; p99 {:.2} ms, {:.2} of the constant's",
+            of(|pace| pace.per_second),
+            by(|pace| pace.per_second),
+            of(|pace| pace.p99) * 1e3,
+            by(|pace| pace.p99),
+        );
+    }
+    Ok(())
+}
+
+/// Asks one server so many times, for a count of the instructions of this whole process.
+async fn ask(server: usize, questions: u32) -> Result<(), Failure> {
+    let folder = tempfile::tempdir()?;
+    let (_, rules) = SERVERS[server];
+    let address = serve(rules, folder.path()).await?;
+    let mut client = clients(address).await?.remove(0);
+    for _ in 0..questions {
+        client.should_rate_limit(request()).await?;
+    }
+    Ok(())
+}
+
+fn instructions(server: usize, questions: u32) -> Result<f64, Failure> {
+    let mut counted = Command::new("valgrind");
+    counted.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    counted.arg(env::current_exe()?);
+    counted.args([server.to_string(), questions.to_string()]);
+    let counted = counted.output().map_err(|error| {
+        format!("valgrind cannot be run ({error}); install it with: apt-get install valgrind")
+    })?;
+    let text = String::from_utf8_lossy(&counted.stderr);
+    let count = text
+        .lines()
+        .find_map(|line| line.split_once("Collected : "));
+    let (_, count) = count.ok_or_else(|| format!("callgrind failed:\n{text}"))?;
+    Ok(count.trim().parse()?)
+}
+
+fn middle(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// A gateway with so many rules; without one, the constant server, whose answer is that of a gateway.
+async fn serve(rules: usize, folder: &std::path::Path) -> Result<std::net::SocketAddr, Failure> {
+    let file = folder.join(format!("{rules}.toml"));
+    std::fs::write(&file, configuration(rules.max(10)))?;
+    let gateway = Gateway::start(file, |builder| builder)?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await });
+    if rules > 0 {
+        return Ok(address);
+    }
+    let answer = clients(address).await?[0]
+        .should_rate_limit(request())
+        .await?;
     let answer = answer.into_inner();
     assert_eq!(answer.overall_code(), Code::Ok);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -78,27 +185,7 @@ async fn main() -> Result<(), Failure> {
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let server = Server::builder().add_service(constant);
     tokio::spawn(server.serve_with_incoming(incoming));
-    asked.insert(0, ("constant".to_owned(), clients(address).await?));
-
-    let mut paces = vec![Vec::new(); asked.len()];
-    for round in 0..=ROUNDS {
-        for ((_, clients), paces) in asked.iter().zip(&mut paces) {
-            let pace = pace(clients).await?;
-            // The first round warms up.
-            if round > 0 {
-                paces.push(pace);
-            }
-        }
-    }
-    std::fs::remove_dir_all(folder)?;
-    for ((name, _), paces) in asked.iter().zip(&mut paces) {
-        paces.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
-        let Pace { per_second, .. } = paces[ROUNDS / 2];
-        paces.sort_by_key(|pace| pace.p99);
-        let Pace { p99, .. } = paces[ROUNDS / 2];
-        println!("{name:20} {per_second:8.0} a second, p99 {p99:?}");
-    }
-    Ok(())
+    Ok(address)
 }
 
 fn configuration(rules: usize) -> String {
@@ -130,10 +217,8 @@ fn request() -> RateLimitRequest {
     }
 }
 
-async fn clients(
-    address: std::net::SocketAddr,
-) -> Result<Vec<RateLimitServiceClient<Channel>>, Failure> {
-    let mut clients = Vec::new();
+async fn clients(address: std::net::SocketAddr) -> Result<Vec<Client>, Failure> {
+    let mut clients = Vec::with_capacity(CONNECTIONS);
     for _ in 0..CONNECTIONS {
         let channel = Channel::from_shared(format!("http://{address}"))?;
         clients.push(RateLimitServiceClient::new(channel.connect().await?));
@@ -141,7 +226,7 @@ async fn clients(
     Ok(clients)
 }
 
-async fn pace(clients: &[RateLimitServiceClient<Channel>]) -> Result<Pace, Failure> {
+async fn pace(clients: &[Client]) -> Result<Pace, Failure> {
     let mut asking = JoinSet::new();
     let begun = Instant::now();
     for client in clients {
@@ -167,6 +252,6 @@ async fn pace(clients: &[RateLimitServiceClient<Channel>]) -> Result<Pace, Failu
     let count = u32::try_from(times.len())?;
     Ok(Pace {
         per_second: f64::from(count) / took.as_secs_f64(),
-        p99: times[times.len() * 99 / 100],
+        p99: times[times.len() * 99 / 100].as_secs_f64(),
     })
 }

@@ -39,9 +39,10 @@ fn read(text: &str) -> Result<(LimiterConfig, Gateways), String> {
     let document: Document = toml::from_str(text).map_err(|error| error.to_string())?;
     let mut rules = Rules::default();
     for rule in &document.envoy {
-        let line = line_at(text, rule.span().start);
-        add(&mut rules, &document.limiter, rule.get_ref())
-            .map_err(|reason| format!("the rule at line {line}: {reason}"))?;
+        add(&mut rules, &document.limiter, rule.get_ref()).map_err(|reason| {
+            let line = line_at(text, rule.span().start);
+            format!("the rule at line {line}: {reason}")
+        })?;
     }
     let forward_auth = document.forward_auth.map(|forward| ForwardAuth {
         form: forward.gateway,
