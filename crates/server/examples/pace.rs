@@ -2,8 +2,8 @@
 //! within which 99 of 100 are answered, and the instructions of a question, with its client. The gateway has ten rules, and then a
 //! thousand.
 //!
-//! The servers take turns, and a ratio is the median of those of all rounds: other load slows both sides. Instructions are counted by
-//! callgrind.
+//! The servers take turns, and a ratio is the median of those of all rounds: other load slows both sides. Instructions are counted
+//! by callgrind.
 //!
 //! ```text
 //! cargo run --release -p tollgate-server --example pace
