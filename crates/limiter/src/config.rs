@@ -58,6 +58,7 @@ mod policy;
 mod quotas;
 mod read;
 mod registry;
+mod reload_error;
 mod shed;
 mod tiers;
 mod watch;
@@ -74,9 +75,10 @@ pub use self::once::OnceConfig;
 pub use self::policy::{CostConfig, PolicyConfig};
 pub use self::quotas::QuotasConfig;
 pub use self::registry::Registry;
+pub use self::reload_error::ReloadError;
 pub use self::shed::{ShedConfig, SignalConfig};
 pub use self::tiers::{TierSource, TiersConfig};
-pub use self::watch::{ConfigFile, ReloadError, Watch, watch};
+pub use self::watch::{ConfigFile, Watch, watch};
 
 use crate::ConfigError;
 

@@ -291,6 +291,41 @@ fn a_file_that_is_wrong_changes_nothing_and_says_where_it_is_wrong() {
     assert_eq!(trial.write(TEN), Vec::<String>::new());
 }
 
+#[test]
+fn a_file_that_cannot_be_read_is_told_as_that_and_what_was_known_of_it_stays() {
+    let log = Log::default();
+    let _guard = log.listen();
+    let trial = following(TEN);
+    let path = trial.path();
+    let away = path.with_extension("away");
+    let wrong = TEN.replace("10/s", "10/minit");
+
+    for text in [TEN.to_owned(), wrong] {
+        fs::write(&path, &text).unwrap();
+        let before = trial.watch.reload();
+        assert_eq!(trial.watch.fault(), before.clone().err());
+        fs::rename(&path, &away).unwrap();
+        for _ in 0..3 {
+            let error = trial.watch.reload().unwrap_err();
+            assert!(error.is_unreadable(), "{error}");
+            assert_eq!(trial.watch.fault(), Some(error));
+        }
+        fs::rename(&away, &path).unwrap();
+        assert_eq!(trial.watch.reload(), before);
+        assert_eq!(trial.watch.fault(), before.err());
+    }
+
+    let lines = log.text();
+    for (words, count) in [
+        ("the configuration cannot be read; the one before stays", 2),
+        ("the configuration can be read again", 2),
+        // That of the wrong text.
+        ("the configuration is refused; the one before stays", 1),
+    ] {
+        assert_eq!(lines.matches(words).count(), count, "{words}: {lines}");
+    }
+}
+
 #[cfg(feature = "metrics")]
 #[test]
 fn a_file_that_is_refused_is_counted_once_and_so_is_the_one_that_replaces_it() {
@@ -353,7 +388,7 @@ fn a_file_that_is_gone_or_no_text_is_told_once_and_the_policies_stay() {
                 .contains("No such file")
         );
     }
-    assert_eq!(log.text().matches("is refused").count(), 1);
+    assert_eq!(log.text().matches("cannot be read").count(), 1);
     fs::write(trial.path(), b"\xff\xfe").unwrap();
     assert!(
         trial

@@ -4,7 +4,6 @@
 //! symbolic links through which Kubernetes mounts a file. A configuration is read, built and checked as a whole before it replaces
 //! the policies; if anything is wrong, those before stay.
 
-use std::error::Error;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +13,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::words::{Fault, changes};
+use super::reload_error::ReloadError;
+use super::words::changes;
 use super::{LimiterConfig, Registry};
 use crate::{ConfigError, Limiter, LimiterBuilder};
 
@@ -84,12 +84,14 @@ pub struct ConfigFile {
 /// The latest content of the file.
 #[derive(Default)]
 struct FileContent {
-    /// The text that was looked at last, right or wrong; nothing if it could not be read.
+    /// The text that was read last, right or wrong.
     text: Option<String>,
     /// The configuration that holds.
     config: LimiterConfig,
     /// The fault of that text.
     fault: Option<ReloadError>,
+    /// The reason why the latest look could not read the file.
+    unreadable: Option<ReloadError>,
 }
 
 impl ConfigFile {
@@ -119,7 +121,7 @@ impl ConfigFile {
         self.loaded = FileContent {
             text: Some(text),
             config,
-            fault: None,
+            ..FileContent::default()
         };
         Ok(builder)
     }
@@ -253,11 +255,7 @@ fn text_of(path: &Path) -> Result<String, ReloadError> {
         }
         Ok(text)
     };
-    read().map_err(|error: io::Error| ReloadError {
-        path: path.to_owned(),
-        fault: Fault::default(),
-        message: error.to_string(),
-    })
+    read().map_err(|error: io::Error| ReloadError::unreadable(path, &error))
 }
 
 /// A file that a limiter follows, until this is dropped.
@@ -301,37 +299,69 @@ impl Watch {
     pub fn reload(&self) -> Result<Vec<String>, ReloadError> {
         self.0.look()
     }
+
+    /// The reason why the file as the latest look found it does not hold, if there is one. It does not look itself.
+    ///
+    /// ```
+    /// use tollgate::config::Watch;
+    ///
+    /// /// For a page about the service.
+    /// fn words(watch: &Watch) -> String {
+    ///     watch.fault().map_or_else(|| "the file holds".to_owned(), |fault| fault.to_string())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn fault(&self) -> Option<ReloadError> {
+        self.0.fault()
+    }
 }
 
 impl Follower {
     fn look(&self) -> Result<Vec<String>, ReloadError> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = text_of(&self.file.path);
-        if let Ok(text) = &text
-            && loaded.text.as_ref() == Some(text)
-        {
+        let file = self.file.path.display();
+        let text = match text_of(&self.file.path) {
+            Ok(text) => text,
+            Err(error) => {
+                // Told once. What is known of its text stays known.
+                if loaded.unreadable.as_ref() != Some(&error) {
+                    self.limiter.refuses_replacement();
+                    let error = error.message();
+                    tracing::error!(%file, error, "the configuration cannot be read; the one before stays");
+                }
+                loaded.unreadable = Some(error.clone());
+                return Err(error);
+            }
+        };
+        if loaded.unreadable.take().is_some() {
+            tracing::info!(%file, "the configuration can be read again");
+            // Metrics hear of it when what holds has been applied anew.
+            if loaded.fault.is_none() {
+                loaded.text = None;
+            }
+        }
+        if loaded.text.as_ref() == Some(&text) {
             return loaded.fault.clone().map_or(Ok(Vec::new()), Err);
         }
-        loaded.text = text.as_ref().ok().cloned();
-        let applied = text.and_then(|text| self.apply(&loaded.config, &text));
+        let applied = self.apply(&loaded.config, &text);
+        loaded.text = Some(text);
         match applied {
             Ok((config, changed)) => {
                 (loaded.config, loaded.fault) = (config, None);
                 for change in &changed {
-                    tracing::info!(file = %self.file.path.display(), "{change}");
+                    tracing::info!(%file, "{change}");
                 }
                 Ok(changed)
             }
             Err(error) => {
-                // A file that cannot be read is tried again, and told once.
                 if loaded.fault.as_ref() != Some(&error) {
                     self.limiter.refuses_replacement();
                     tracing::error!(
-                        file = %self.file.path.display(),
+                        %file,
                         line = error.line(),
                         policy = error.policy(),
                         field = error.field(),
-                        error = error.message,
+                        error = error.message(),
                         "the configuration is refused; the one before stays"
                     );
                 }
@@ -339,6 +369,12 @@ impl Follower {
                 Err(error)
             }
         }
+    }
+
+    fn fault(&self) -> Option<ReloadError> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault = loaded.unreadable.as_ref().or(loaded.fault.as_ref());
+        fault.cloned()
     }
 
     fn apply(
@@ -379,102 +415,6 @@ async fn look_again_and_again(follower: Weak<Follower>) {
         drop(looked.await);
     }
 }
-
-/// The reason why a configuration file is refused, and the place in it.
-///
-/// ```
-/// use tollgate::config;
-///
-/// let mut file = config::watch("no-such-file.toml", |text| toml::from_str(text));
-/// let refused = file.load().unwrap_err();
-/// assert!(refused.to_string().starts_with("no-such-file.toml: "));
-/// assert_eq!((refused.line(), refused.policy(), refused.field()), (None, None, None));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReloadError {
-    path: PathBuf,
-    fault: Fault,
-    message: String,
-}
-
-impl ReloadError {
-    fn of_text(path: &Path, text: &str, message: String) -> Self {
-        let fault = Fault::find(text, &message);
-        Self {
-            path: path.to_owned(),
-            message: fault.words(message),
-            fault,
-        }
-    }
-
-    /// The file.
-    ///
-    /// ```
-    /// use tollgate::config::ReloadError;
-    ///
-    /// fn title(error: &ReloadError) -> String {
-    ///     format!("{} is refused", error.path().display())
-    /// }
-    /// ```
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The line, counted from 1, if it is known.
-    ///
-    /// ```
-    /// use tollgate::config::ReloadError;
-    ///
-    /// fn line(error: &ReloadError) -> usize {
-    ///     error.line().unwrap_or(1)
-    /// }
-    /// ```
-    #[must_use]
-    pub fn line(&self) -> Option<usize> {
-        self.fault.line
-    }
-
-    /// The name of the policy, if it is about one.
-    ///
-    /// ```
-    /// use tollgate::config::ReloadError;
-    ///
-    /// fn is_about(error: &ReloadError, policy: &str) -> bool {
-    ///     error.policy() == Some(policy)
-    /// }
-    /// ```
-    #[must_use]
-    pub fn policy(&self) -> Option<&str> {
-        self.fault.policy.as_deref()
-    }
-
-    /// The field of the policy, if it is about one.
-    ///
-    /// ```
-    /// use tollgate::config::ReloadError;
-    ///
-    /// fn is_about_quotas(error: &ReloadError) -> bool {
-    ///     error.field() == Some("quotas")
-    /// }
-    /// ```
-    #[must_use]
-    pub fn field(&self) -> Option<&str> {
-        self.fault.field.as_deref()
-    }
-}
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.path.display())?;
-        if let Some(line) = self.fault.line {
-            write!(f, "{line}:")?;
-        }
-        write!(f, " {}", self.message.trim_end())
-    }
-}
-
-impl Error for ReloadError {}
 
 impl fmt::Debug for ConfigFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
