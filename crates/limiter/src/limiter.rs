@@ -365,13 +365,17 @@ impl Limiter {
     /// With the reason.
     #[doc(hidden)]
     pub fn fits(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
-        match policy.misfit(key, &self.0.terms.client) {
-            None => Ok(()),
-            Some(reason) => Err(CheckError::WrongKey {
-                policy: policy.name().into(),
-                reason,
-            }),
-        }
+        fitting(policy, policy.misfit(key, &self.0.terms.client))
+    }
+
+    /// Refuses an identity that no request under the policy can have that comes by a transport. A check by hand may have others.
+    ///
+    /// # Errors
+    ///
+    /// With the reason.
+    #[doc(hidden)]
+    pub fn fits_requests(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
+        fitting(policy, policy.misfit_of_requests(key, &self.0.terms.client))
     }
 
     /// The number of decisions that the backend failed to make, for an alert.
@@ -702,5 +706,15 @@ impl Limiter {
             attends_messages: AtomicBool::new(false),
             attached: Attachments::default(),
         }))
+    }
+}
+
+fn fitting(policy: &Policy, misfit: Option<String>) -> Result<(), CheckError> {
+    match misfit {
+        None => Ok(()),
+        Some(reason) => Err(CheckError::WrongKey {
+            policy: policy.name().into(),
+            reason,
+        }),
     }
 }

@@ -358,6 +358,11 @@ impl Policy {
         self.shape.misfit(key, client)
     }
 
+    /// As `misfit`, where no check by hand charges it: its requests are those of transports alone.
+    pub(crate) fn misfit_of_requests(&self, key: &Key, client: &ClientAddress) -> Option<String> {
+        self.shape.without_checks().misfit(key, client)
+    }
+
     /// Refuses lists and tiers that name identities which no request ever has: they would never hold.
     pub(crate) fn check_identities(&self, client: &ClientAddress) -> Result<(), ConfigError> {
         let misfit = |(place, key): (&'static str, &Key)| Some((place, self.misfit(key, client)?));

@@ -2,9 +2,12 @@
 
 use std::error::Error;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate::{CheckError, Key, Limiter, Policy, StateName};
+
+/// An address that is no one's.
+const EXAMPLE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
 /// The reason why a text is not a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,31 @@ impl Error for CallerError {}
 ///
 /// If no request under the policy can have such an identity.
 pub fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key, CallerError> {
+    read_as(limiter, policy, text, |key| limiter.fits(policy, key))
+}
+
+/// As [`read`], under a policy that no check by hand charges: requests without a key of its own are known by their addresses, and by
+/// no other text.
+///
+/// # Errors
+///
+/// If no request under the policy can have such an identity.
+pub(crate) fn read_of_requests(
+    limiter: &Limiter,
+    policy: &Policy,
+    text: &str,
+) -> Result<Key, CallerError> {
+    read_as(limiter, policy, text, |key| {
+        limiter.fits_requests(policy, key)
+    })
+}
+
+fn read_as(
+    limiter: &Limiter,
+    policy: &Policy,
+    text: &str,
+    fits: impl Fn(&Key) -> Result<(), CheckError>,
+) -> Result<Key, CallerError> {
     let address = || text.parse::<IpAddr>().ok();
     let named = in_a_name(text);
     let is_hash = named.as_ref().is_some_and(|name| name.key().is_none());
@@ -68,7 +96,7 @@ pub fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key, Calle
     ];
     let mut why = None;
     for key in meanings.into_iter().flatten() {
-        match limiter.fits(policy, &key) {
+        match fits(&key) {
             Ok(()) => return Ok(key),
             Err(CheckError::WrongKey { reason, .. }) => why = Some(reason),
             Err(error) => why = Some(error.to_string()),
@@ -76,7 +104,10 @@ pub fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key, Calle
     }
     // Behind the semicolon stands what a programmer has to do.
     let why = why.unwrap_or_default();
-    let reason = why.split(';').next().unwrap_or_default().to_owned();
+    let mut reason = why.split(';').next().unwrap_or_default().to_owned();
+    if fits(&limiter.client_key(EXAMPLE)).is_ok() {
+        reason += &format!("; its callers are addresses, such as {EXAMPLE} or 2001:db8::7");
+    }
     Err(CallerError::Misfit {
         text: text(),
         policy: policy.name().to_owned(),
@@ -97,12 +128,29 @@ fn in_a_name(identity: &str) -> Option<StateName> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use tollgate::key::Header;
     use tollgate::{ClientIp, Quota};
 
     use super::*;
+
+    #[test]
+    fn a_policy_that_only_requests_charge_knows_addresses_unless_it_says_otherwise() {
+        let quota = Quota::per_second(1);
+        let unstated = Policy::new("unstated", quota);
+        let by_text = Policy::new("text", quota).key(Header::new("x-api-key"));
+        let limiter = Limiter::builder().policies([unstated, by_text]);
+        let limiter = limiter.build().unwrap();
+        let policy = |name: &str| limiter.policy(name).unwrap();
+
+        // A check by hand may have any identity.
+        assert!(read(&limiter, &policy("unstated"), "alice").is_ok());
+        let refused = read_of_requests(&limiter, &policy("unstated"), "alice");
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("its callers are addresses"), "{refused}");
+        assert!(read_of_requests(&limiter, &policy("unstated"), "192.0.2.7").is_ok());
+        assert!(read_of_requests(&limiter, &policy("unstated"), "2001:db8::5").is_ok());
+        assert!(read_of_requests(&limiter, &policy("text"), "alice").is_ok());
+    }
 
     #[test]
     fn a_caller_is_read_as_requests_under_the_policy_have_it() {
@@ -121,7 +169,11 @@ mod tests {
         let network = limiter.client_key("2001:db8::".parse().unwrap());
         assert_eq!(read("address", "2001:db8::5"), Ok(network.clone()));
         assert_eq!(read("address", "2001:db8::/64"), Ok(network));
-        assert!(read("address", "alice").is_err());
+        assert!(
+            read("address", "alice")
+                .unwrap_err()
+                .ends_with("its callers are addresses, such as 192.0.2.7 or 2001:db8::7")
+        );
         for (text, key) in [
             ("alice", "alice"),
             ("=alice", "alice"),

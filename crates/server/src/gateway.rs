@@ -32,7 +32,7 @@ use crate::tls::Protocol;
 /// may have the same value.
 const MAX_REQUEST_BYTES: usize = 256 << 10;
 
-/// The time that connections have to end when the server does. A connection that has sent nothing ends only by its client.
+/// The time that connections have to end when the server does. A connection that has sent nothing ends by its client or its deadline.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The time without a sign of life after which a connection is asked for one, and in which it has to answer.
@@ -86,8 +86,14 @@ impl Gateway {
         .adopting(move |limiter| {
             let gateways = Arc::new(lock(&read).take().unwrap_or_default());
             let rules = gateways.rules.len();
-            tracing::info!(rules, "rules for Envoy take effect");
-            match &mut *lock(&live_now) {
+            let mut live = lock(&live_now);
+            let before = live
+                .as_ref()
+                .map_or(0, |live| live.gateways.load().rules.len());
+            if rules > 0 || before > 0 {
+                tracing::info!(rules, "rules for Envoy take effect");
+            }
+            match &mut *live {
                 Some(live) => live.gateways.store(gateways),
                 none => {
                     *none = Some(Arc::new(Live {
@@ -147,6 +153,20 @@ impl Gateway {
     /// If the file cannot be read, or makes no sense. Then everything stays as it was.
     pub fn reload(&self) -> Result<Vec<String>, ReloadError> {
         self.watch.reload()
+    }
+
+    /// The reason why the file as it was found last does not hold, if there is one: what was before holds.
+    ///
+    /// ```
+    /// use tollgate_server::Gateway;
+    ///
+    /// fn status(gateway: &Gateway) -> String {
+    ///     gateway.fault().map_or_else(|| "well".to_owned(), |fault| fault.to_string())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn fault(&self) -> Option<ReloadError> {
+        self.watch.fault()
     }
 
     /// The counts since the start.

@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use crate::listener::{Asker, Connections};
@@ -26,7 +27,8 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The most fields of a head. Services take a hundred, and a gateway adds its own to those of its caller.
 const MAX_FIELDS: usize = 256;
 
-/// Answers each request by the router until `stop` is ready, and then those that are under way.
+/// Answers each request by the router until `stop` is ready, and then those that are under way. The connections are closed when this
+/// is dropped.
 pub(crate) async fn serve(
     mut connections: Connections,
     router: Router,
@@ -38,6 +40,7 @@ pub(crate) async fn serve(
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_FIELDS);
     let under_way = GracefulShutdown::new();
+    let mut tasks = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
         let (connection, peer) = tokio::select! {
@@ -51,7 +54,8 @@ pub(crate) async fn serve(
         });
         let connection = http.serve_connection(TokioIo::new(connection), service);
         let connection = under_way.watch(connection);
-        tokio::spawn(async move {
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%peer, %error, "a connection ends early");
             }

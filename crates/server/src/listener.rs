@@ -1,6 +1,7 @@
 //! A socket on which gateways ask, in the clear or over TLS.
 
 mod connection;
+mod failures;
 mod handshakes;
 
 use std::fmt;
@@ -16,13 +17,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
 use tokio_stream::Stream;
 
-use self::connection::Connection;
+use self::connection::{Connection, Stream as ByteStream};
+use self::failures::Failures;
 use self::handshakes::Handshakes;
 use crate::counts::Counters;
 use crate::tls::{Protocol, Tls};
 
 /// The time to wait for a file descriptor, if there is none left for another connection.
 const WAIT: Duration = Duration::from_millis(500);
+
+/// The time that a client of HTTP/2 has for its preface, which it sends unasked: that of a handshake.
+const PREFACE: Duration = Duration::from_secs(10);
 
 /// A socket that listens, in the clear unless [`tls`](Self::tls) says otherwise.
 ///
@@ -64,7 +69,13 @@ impl Listener {
         Connections {
             tcp: self.tcp,
             handshakes: self.tls.map(|tls| Handshakes::of(tls, protocol, counts)),
+            preface: match protocol {
+                Protocol::Http2 => Some(PREFACE),
+                // Their server has a deadline of its own.
+                Protocol::Http1 | Protocol::Browsers => None,
+            },
             wait: None,
+            failures: Failures::default(),
         }
     }
 }
@@ -88,8 +99,11 @@ impl fmt::Debug for Listener {
 pub(crate) struct Connections {
     tcp: TcpListener,
     handshakes: Option<Handshakes>,
+    /// The time for a preface of HTTP/2, if one has to come.
+    preface: Option<Duration>,
     /// The time until the next try to accept, after one that failed.
     wait: Option<Pin<Box<Sleep>>>,
+    failures: Failures,
 }
 
 impl Connections {
@@ -99,10 +113,12 @@ impl Connections {
     }
 
     fn poll_next_connection(&mut self, cx: &mut Context<'_>) -> Poll<(Connection, SocketAddr)> {
+        self.failures.poll_end(cx);
         loop {
             if let Some(handshakes) = &mut self.handshakes {
-                if let Poll::Ready(done) = handshakes.poll_done(cx) {
-                    return Poll::Ready(done);
+                if let Poll::Ready((tls, peer)) = handshakes.poll_done(cx) {
+                    let stream = ByteStream::Secure(Box::new(tls));
+                    return Poll::Ready((self.connection(stream), peer));
                 }
                 ready!(handshakes.poll_room(cx));
             }
@@ -111,8 +127,16 @@ impl Connections {
             let _slow = tcp.set_nodelay(true);
             match &mut self.handshakes {
                 Some(handshakes) => handshakes.begin(tcp, peer),
-                None => return Poll::Ready((Connection::Plain(tcp), peer)),
+                None => return Poll::Ready((self.connection(ByteStream::Plain(tcp)), peer)),
             }
+        }
+    }
+
+    fn connection(&self, stream: ByteStream) -> Connection {
+        let connection = Connection::new(stream);
+        match self.preface {
+            Some(deadline) => connection.with_preface_in(deadline),
+            None => connection,
         }
     }
 
@@ -127,7 +151,9 @@ impl Connections {
                 // The client has gone already.
                 Err(error) if is_of_client(&error) => {}
                 Err(error) => {
-                    tracing::error!(%error, "no connection can be accepted");
+                    self.failures.tell(&error);
+                    // It has to be heard when it is over.
+                    self.failures.poll_end(cx);
                     self.wait = Some(Box::pin(tokio::time::sleep(WAIT)));
                 }
             }

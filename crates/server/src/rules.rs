@@ -3,7 +3,7 @@
 //! The rules of a domain form a tree, one level for each entry. A descriptor is looked up with one step for each of its entries,
 //! in tables by hash, so that the number of rules does not matter.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The most entries of a rule. It bounds the steps of a lookup, whatever a descriptor has.
@@ -17,6 +17,8 @@ pub(crate) type Entry<'d> = (&'d str, &'d str);
 pub(crate) struct Rules {
     domains: HashMap<Box<str>, Domain>,
     count: usize,
+    /// The names of the policies that they charge.
+    charged: HashSet<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -111,6 +113,11 @@ impl Rules {
         if node.rule.is_some() {
             return Err(SecondRule);
         }
+        self.charged.extend(
+            rule.charge
+                .as_ref()
+                .map(|charge| Arc::clone(&charge.policy)),
+        );
         node.rule = Some(rule);
         self.count += 1;
         Ok(())
@@ -121,7 +128,13 @@ impl Rules {
     pub(crate) fn read_as_envoy_does(&mut self, domain: &str, overrides: Arc<str>) {
         let domain = self.domains.entry(domain.into()).or_default();
         domain.is_without_return = true;
+        self.charged.insert(Arc::clone(&overrides));
         domain.overrides = Some(overrides);
+    }
+
+    /// True if there is a rule that charges this policy.
+    pub(crate) fn charge(&self, policy: &str) -> bool {
+        self.charged.contains(policy)
     }
 
     /// The number of rules.
@@ -290,6 +303,7 @@ mod tests {
         rules.read_as_envoy_does("shop", "override".into());
         assert_eq!(found(&rules, &[("a", "1"), ("c", "2")]), "no rule");
         assert_eq!(found(&rules, &[("a", "2"), ("c", "2")]), "1");
+        assert!(rules.charge("1") && rules.charge("override") && !rules.charge("2"));
         let stated = rules.find("shop", [("x", "1")].into_iter(), true);
         assert!(matches!(stated, Found::Override(policy) if **policy == *"override"));
     }

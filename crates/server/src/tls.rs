@@ -41,9 +41,9 @@ impl TlsFiles {
             files: self,
             settings: ArcSwap::from_pointee(settings),
             seen: Mutex::new(Seen {
-                contents: Some(contents),
-                fault: None,
-                is_told: false,
+                contents,
+                fault: Lasting::default(),
+                unreadable: Lasting::default(),
             }),
         });
         if let Ok(runtime) = Handle::try_current() {
@@ -87,6 +87,21 @@ impl Tls {
         self.0.look()
     }
 
+    /// The reason why the files as they were found last do not hold, if there is one: what was before holds. A fault is one when
+    /// it has lasted for two looks, as the log has it.
+    ///
+    /// ```
+    /// use tollgate_server::Tls;
+    ///
+    /// fn status(tls: &Tls) -> String {
+    ///     tls.fault().map_or_else(|| "well".to_owned(), |fault| fault.to_string())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn fault(&self) -> Option<TlsError> {
+        self.0.fault()
+    }
+
     /// The settings that a connection of this protocol has from now on.
     pub(crate) fn settings(&self, protocol: Protocol) -> Arc<ServerConfig> {
         let settings = self.0.settings.load();
@@ -113,46 +128,85 @@ struct Followed {
     seen: Mutex<Seen>,
 }
 
-/// The findings of the latest look.
+/// The findings of the latest looks.
 struct Seen {
-    /// Right or wrong; nothing if a file could not be read.
-    contents: Option<FileContents>,
-    fault: Option<TlsError>,
+    /// The contents that were read last, right or wrong.
+    contents: FileContents,
+    /// The fault of these contents.
+    fault: Lasting,
+    /// The reason why the latest look could not read a file.
+    unreadable: Lasting,
+}
+
+/// A fault that is told once it has lasted: a certificate and its key are often replaced one after the other.
+#[derive(Default)]
+struct Lasting {
+    error: Option<TlsError>,
     is_told: bool,
+}
+
+impl Lasting {
+    /// A look has found the fault. It is true if it is to be told now.
+    fn find(&mut self, error: &TlsError) -> bool {
+        let lasts = self.error.as_ref() == Some(error);
+        if !lasts {
+            (self.error, self.is_told) = (Some(error.clone()), false);
+        }
+        lasts && !std::mem::replace(&mut self.is_told, true)
+    }
+
+    /// The fault is over. It is true if it had been told.
+    fn end(&mut self) -> bool {
+        std::mem::take(self).is_told
+    }
+
+    fn told(&self) -> Option<&TlsError> {
+        self.error.as_ref().filter(|_| self.is_told)
+    }
 }
 
 impl Followed {
     fn look(&self) -> Result<bool, TlsError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let contents = FileContents::read(&self.files);
-        let found = match (&contents, &seen.contents, &seen.fault) {
-            (Ok(now), Some(before), fault) if now == before => match fault {
-                None => return Ok(false),
-                Some(fault) => Err(fault.clone()),
-            },
-            (Ok(now), ..) => now.settings(&self.files),
-            (Err(error), ..) => Err(error.clone()),
-        };
-        seen.contents = contents.ok();
         let file = self.files.certificate.display();
+        let now = match FileContents::read(&self.files) {
+            Ok(now) => now,
+            Err(error) => {
+                if seen.unreadable.find(&error) {
+                    tracing::error!(%file, %error, "the files for TLS cannot be read; the certificate before stays");
+                }
+                return Err(error);
+            }
+        };
+        if seen.unreadable.end() {
+            tracing::info!(%file, "the files for TLS can be read again");
+        }
+        let found = match &seen.fault.error {
+            None if now == seen.contents => return Ok(false),
+            Some(fault) if now == seen.contents => Err(fault.clone()),
+            _ => now.settings(&self.files),
+        };
+        seen.contents = now;
         match found {
             Ok(settings) => {
                 self.settings.store(Arc::new(settings));
-                seen.fault = None;
+                seen.fault = Lasting::default();
                 tracing::info!(%file, "the certificate of new connections is another one");
                 Ok(true)
             }
             Err(error) => {
-                // A certificate and its key are often replaced one after the other: a fault is told when it has lasted.
-                if seen.fault.as_ref() != Some(&error) {
-                    (seen.fault, seen.is_told) = (Some(error.clone()), false);
-                } else if !seen.is_told {
-                    seen.is_told = true;
+                if seen.fault.find(&error) {
                     tracing::error!(%file, %error, "the files for TLS are refused; the certificate before stays");
                 }
                 Err(error)
             }
         }
+    }
+
+    fn fault(&self) -> Option<TlsError> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = seen.unreadable.told().or(seen.fault.told());
+        told.cloned()
     }
 }
 

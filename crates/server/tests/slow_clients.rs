@@ -1,4 +1,4 @@
-//! Clients that say nothing, or too much, on the sockets of HTTP: they hold no connection for ever, and keep no others out.
+//! Clients that say nothing, or too much, on each socket: they hold no connection for ever, and keep no others out.
 
 #![allow(
     clippy::panic,
@@ -11,14 +11,24 @@ mod common;
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::File;
+use common::asking::{RULES, account, request};
 use common::http::send;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use common::{File, Served};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tollgate_server::{Admin, AdminToken, Gateway};
+use tokio_rustls::TlsConnector;
+use tollgate_server::proto::rate_limit_service_client::RateLimitServiceClient;
+use tollgate_server::{Admin, AdminToken, Gateway, TlsFiles};
+use tollgate_testkit::{Authority, Log};
+use tonic::transport::Endpoint;
 
 const FORWARD_AUTH: &str = "
 client_address = { x-forwarded-for = { hops = 1 } }
@@ -59,14 +69,22 @@ async fn sockets() -> (File, [SocketAddr; 3]) {
     (file, addresses)
 }
 
+/// The token of the admin.
+const TOKEN: &str = "authorization: Bearer a-token-of-this-test\r\n";
+
 /// Sends this much, and waits until the server closes the connection.
 async fn closed(to: SocketAddr, words: &str) -> String {
-    let mut connection = TcpStream::connect(to).await.unwrap();
+    let connection = TcpStream::connect(to).await.unwrap();
+    String::from_utf8(closed_on(connection, words).await).unwrap()
+}
+
+async fn closed_on(mut connection: impl AsyncRead + AsyncWrite + Unpin, words: &str) -> Vec<u8> {
     connection.write_all(words.as_bytes()).await.unwrap();
+    connection.flush().await.unwrap();
     let mut answer = Vec::new();
     // A server that closes with something unread resets the connection.
     let _reset = connection.read_to_end(&mut answer).await;
-    String::from_utf8(answer).unwrap()
+    answer
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,6 +105,15 @@ async fn clients_that_send_no_whole_head_are_dropped_and_keep_no_others_out() {
         }
     }
     let [forward_auth, status, admin] = addresses;
+    // An operator whose body does not come.
+    silent.spawn(async move {
+        let words = format!(
+            "POST /api/switch HTTP/1.1\r\nhost: shop\r\n{TOKEN}content-length: 99\r\n\r\n{{\"policy\":"
+        );
+        let answer = closed(admin, &words).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert!(answer.contains("the body is not there after 30 s"), "{answer}");
+    });
     assert_eq!(send(forward_auth, "GET /", QUESTION).await.status, 204);
     assert_eq!(send(status, "GET /livez", "").await.status, 200);
     assert_eq!(send(admin, "GET /", "").await.status, 200);
@@ -120,5 +147,115 @@ async fn a_head_may_have_many_fields_and_not_much_in_them() {
             answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
             "{answer}"
         );
+    }
+}
+
+/// The files of a server's TLS in this folder, and a client of HTTP/2 that trusts it.
+fn papers(folder: &std::path::Path) -> (TlsFiles, TlsConnector) {
+    let authority = Authority::new();
+    let identity = authority.server();
+    let (certificate, key) = (folder.join("server.pem"), folder.join("server.key"));
+    std::fs::write(&certificate, identity.certificate).unwrap();
+    std::fs::write(&key, identity.key).unwrap();
+    let mut roots = RootCertStore::empty();
+    let trusted = CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap();
+    roots.add(trusted).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut settings = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    settings.alpn_protocols = vec![b"h2".to_vec()];
+    (
+        TlsFiles::new(certificate, key),
+        TlsConnector::from(Arc::new(settings)),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_of_envoys_sockets_that_do_not_begin_are_dropped_and_one_that_has_begun_stays() {
+    const WHOLE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    let folder = tempfile::tempdir().unwrap();
+    let (files, connector) = papers(folder.path());
+    let file = File::toml(RULES);
+    let plain = Served::start(&file, SocketAddr::from(([127, 0, 0, 1], 0))).await;
+    let secure = Served::secure(&file, &files.load().unwrap()).await;
+    // Envoy, which has asked once and then has nothing to ask.
+    let connections = Arc::<AtomicUsize>::default();
+    let (counted, to) = (Arc::clone(&connections), plain.address);
+    let connect = tower::service_fn(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move { TcpStream::connect(to).await.map(TokioIo::new) }
+    });
+    let endpoint = Endpoint::from_static("http://shop");
+    let channel = endpoint.connect_with_connector(connect).await.unwrap();
+    let mut envoy = RateLimitServiceClient::new(channel);
+    envoy
+        .should_rate_limit(request([account("acme")]))
+        .await
+        .unwrap();
+
+    let mut silent = JoinSet::new();
+    // The last one has begun, and gives no sign of life when it is asked for one.
+    for words in ["", &WHOLE[..9], &WHOLE[..23], WHOLE] {
+        for _ in 0..20 {
+            let (to, connector) = (secure.address, connector.clone());
+            silent.spawn(async move {
+                let name = ServerName::try_from("localhost").unwrap();
+                let connection = TcpStream::connect(to).await.unwrap();
+                let connection = connector.connect(name, connection).await.unwrap();
+                closed_on(connection, words).await;
+            });
+            silent.spawn(async move {
+                let connection = TcpStream::connect(to).await.unwrap();
+                closed_on(connection, words).await;
+            });
+        }
+    }
+    let all = async { while silent.join_next().await.transpose().unwrap().is_some() {} };
+    let waited = tokio::time::timeout(PATIENCE, all).await;
+    assert!(waited.is_ok(), "connections stay open");
+
+    let asked = envoy.should_rate_limit(request([account("acme")])).await;
+    assert_eq!(asked.unwrap().into_inner().statuses[0].limit_remaining, 8);
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_socket_that_is_to_end_waits_for_silent_clients_for_a_while_and_closes_their_connections()
+{
+    let log = Log::default();
+    let _guard = log.listen();
+    let file = File::toml(FORWARD_AUTH);
+    let gateway = Gateway::start(file.path(), |builder| builder).unwrap();
+    let admin = Admin::new(AdminToken::new("a-token-of-this-test").unwrap());
+    let listener = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (questions, steering) = (listener().await, listener().await);
+    let addresses = [&questions, &steering].map(|listener| listener.local_addr().unwrap());
+    // Half a head, which has thirty seconds.
+    let words = format!("GET / HTTP/1.1\r\nhost: shop\r\n{QUESTION}");
+    let clients = addresses.map(|address| {
+        let words = words.clone();
+        tokio::spawn(async move { closed(address, &words).await })
+    });
+    // One is accepted when another one that came later has been answered.
+    let stop = async |address| drop(send(address, "GET /", QUESTION).await);
+
+    let ended = tokio::time::timeout(PATIENCE, async {
+        tokio::join!(
+            gateway.serve_forward_auth(questions, stop(addresses[0])),
+            gateway.serve_admin(steering, &admin, stop(addresses[1])),
+        )
+    });
+
+    let (one, other) = ended.await.expect("they end");
+    assert!(one.is_ok() && other.is_ok());
+    // The bound has ended them, and not the deadline of the heads.
+    let told = "closes connections whose clients do not end them";
+    assert_eq!(log.text().matches(told).count(), 2, "{}", log.text());
+    for client in clients {
+        assert_eq!(client.await.unwrap(), "");
     }
 }

@@ -5,7 +5,7 @@
 use std::fs;
 
 use tollgate_server::TlsFiles;
-use tollgate_testkit::{Authority, Identity};
+use tollgate_testkit::{Authority, Identity, Log};
 
 const ENCRYPTED: &str =
     "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGj\n-----END ENCRYPTED PRIVATE KEY-----\n";
@@ -78,5 +78,57 @@ fn each_file_that_makes_no_tls_is_told() {
         let error = files.load().unwrap_err();
         assert_eq!(error.path(), path(missing));
         assert!(error.to_string().contains("No such file"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_as_that_once_it_lasts_and_the_certificate_stays() {
+    let log = Log::default();
+    let _guard = log.listen();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let Identity { certificate, key } = Authority::new().server();
+    fs::write(path("c"), &certificate).unwrap();
+    fs::write(path("k"), &key).unwrap();
+    let tls = TlsFiles::new(path("c"), path("k")).load().unwrap();
+
+    // One look is not enough: a key may be replaced after its certificate.
+    fs::rename(path("k"), path("away")).unwrap();
+    tls.reload().unwrap_err();
+    assert_eq!((tls.fault(), log.text()), (None, String::new()));
+    for _ in 0..3 {
+        let error = tls.reload().unwrap_err();
+        assert_eq!(
+            (error.path(), tls.fault()),
+            (&*path("k"), Some(error.clone()))
+        );
+    }
+    fs::rename(path("away"), path("k")).unwrap();
+    assert_eq!((tls.reload(), tls.fault()), (Ok(false), None));
+    // Its content is at fault.
+    fs::write(path("k"), "").unwrap();
+    for _ in 0..3 {
+        tls.reload().unwrap_err();
+    }
+    assert!(
+        tls.fault()
+            .unwrap()
+            .to_string()
+            .contains("holds no private key")
+    );
+    fs::write(path("k"), &key).unwrap();
+    assert_eq!((tls.reload(), tls.fault()), (Ok(true), None));
+
+    let lines = log.text();
+    let lines: Vec<_> = lines.lines().collect();
+    let words = [
+        "the files for TLS cannot be read; the certificate before stays",
+        "the files for TLS can be read again",
+        "the files for TLS are refused; the certificate before stays",
+        "the certificate of new connections is another one",
+    ];
+    assert_eq!(lines.len(), words.len(), "{lines:?}");
+    for (line, words) in lines.iter().zip(words) {
+        assert!(line.contains(words), "{line}");
     }
 }

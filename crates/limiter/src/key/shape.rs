@@ -24,6 +24,14 @@ pub enum KeyShape {
 }
 
 impl KeyShape {
+    /// The kinds that requests have whose policy is charged by no check by hand.
+    pub(crate) fn without_checks(&self) -> &Self {
+        match self {
+            Self::Unstated => &Self::Address,
+            stated => stated,
+        }
+    }
+
     /// The reason why no request under a limiter with this client address ever has this identity, and the value to pass; `None`
     /// if one may. The sentence goes on from "policy ..: ".
     pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {

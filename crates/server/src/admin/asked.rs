@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
+use serde_json::Value;
 use tollgate::{Key, Policy, Switch};
 
 use super::answer::ApiError;
@@ -15,6 +17,9 @@ use crate::live::Live;
 
 /// The most bytes of a body. The longest key that a request could have fits many times.
 const MOST_BYTES: usize = 16 << 10;
+
+/// The time for a body: that of a head.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A request of an operator.
 #[derive(Clone, Copy)]
@@ -51,7 +56,14 @@ impl Asked<'_> {
                 "caller: is empty; \"none\" is the caller without an identity, and \"all\" all callers together",
             ));
         }
-        caller::read(&self.live.limiter, policy, text).map_err(|error| {
+        // A rule for Envoy names callers by the texts of descriptors.
+        let is_asked_about =
+            policy.is_on_demand() || self.live.gateways.load().rules.charge(policy.name());
+        let read = match is_asked_about {
+            true => caller::read,
+            false => caller::read_of_requests,
+        };
+        read(&self.live.limiter, policy, text).map_err(|error| {
             ApiError::bad_request(match error {
                 CallerError::Hash { .. } => {
                     "caller: this is the hash of an identity; the identity itself is needed"
@@ -151,7 +163,11 @@ pub(super) fn switch_name(switch: Switch) -> &'static str {
 impl Body {
     /// Reads the body of a request.
     pub(super) async fn read(body: axum::body::Body) -> Result<Self, ApiError> {
-        let read = Limited::new(body, MOST_BYTES).collect().await;
+        let read = Limited::new(body, MOST_BYTES).collect();
+        let Ok(read) = tokio::time::timeout(DEADLINE, read).await else {
+            let reason = format!("the body is not there after {} s", DEADLINE.as_secs());
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, reason));
+        };
         let bytes = read.map_err(|error| {
             if error.downcast_ref::<LengthLimitError>().is_some() {
                 let reason = format!("the body has more than {MOST_BYTES} bytes");
@@ -160,7 +176,25 @@ impl Body {
                 ApiError::bad_request("the body ended before it was whole")
             }
         })?;
-        serde_json::from_slice(&bytes.to_bytes())
+        Self::of_json(&bytes.to_bytes())
+    }
+
+    fn of_json(bytes: &[u8]) -> Result<Self, ApiError> {
+        let kind = match serde_json::from_slice::<Value>(bytes) {
+            _ if bytes.iter().all(u8::is_ascii_whitespace) => Some("empty"),
+            Ok(Value::Null) => Some("null"),
+            Ok(Value::Bool(_)) => Some("true or false"),
+            Ok(Value::Number(_)) => Some("a number"),
+            Ok(Value::String(_)) => Some("a text"),
+            Ok(Value::Array(_)) => Some("a list"),
+            Ok(Value::Object(_)) | Err(_) => None,
+        };
+        if let Some(kind) = kind {
+            return Err(ApiError::bad_request(format!(
+                "the body: is {kind}, and has to be an object of JSON, such as {{\"policy\": \"NAME\", \"caller\": \"NAME\"}}"
+            )));
+        }
+        serde_json::from_slice(bytes)
             .map_err(|error| ApiError::bad_request(format!("the body: {error}")))
     }
 

@@ -15,14 +15,13 @@ use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::connection::Connection;
 use crate::counts::{Counters, Tally};
 use crate::tls::{Protocol, Tls};
 
 /// The bounds of handshakes.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// The number that may be under way. Each has some ten thousand bytes.
+    /// The number that may be under way. Each has some ten thousand bytes, and a file descriptor.
     most: usize,
     /// The time for a handshake. It takes a few round trips.
     deadline: Duration,
@@ -31,11 +30,38 @@ struct Bounds {
     patience: Duration,
 }
 
+/// One handshake for so many files that the process may have open: three sockets leave most of them to connections and files.
+const FILES_OF_ONE: u64 = 8;
+
 const BOUNDS: Bounds = Bounds {
     most: 1_024,
     deadline: Duration::from_secs(10),
     patience: Duration::from_secs(1),
 };
+
+impl Bounds {
+    /// The bounds in a process that may have so many files open.
+    fn within(self, open_files: u64) -> Self {
+        let most = usize::try_from(open_files / FILES_OF_ONE).unwrap_or(self.most);
+        Self {
+            most: most.clamp(1, self.most),
+            ..self
+        }
+    }
+}
+
+/// The number of files that the process may have open.
+#[cfg(unix)]
+fn open_files() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(not(unix))]
+fn open_files() -> u64 {
+    u64::MAX
+}
 
 /// The handshakes under way on one socket.
 pub(super) struct Handshakes {
@@ -61,7 +87,7 @@ impl Handshakes {
             tls,
             protocol,
             counts,
-            bounds: BOUNDS,
+            bounds: BOUNDS.within(open_files()),
             under_way: JoinSet::new(),
             begun: VecDeque::new(),
             patience: None,
@@ -69,12 +95,13 @@ impl Handshakes {
     }
 
     /// Is ready when a handshake has led to a connection.
-    pub(super) fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<(Connection, SocketAddr)> {
+    pub(super) fn poll_done(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<(TlsStream<TcpStream>, SocketAddr)> {
         while let Some(ended) = ready!(self.under_way.poll_join_next(cx)) {
             match ended {
-                Ok(Ok((stream, peer))) => {
-                    return Poll::Ready((Connection::Secure(Box::new(stream)), peer));
-                }
+                Ok(Ok(done)) => return Poll::Ready(done),
                 Ok(Err(failure)) => self.tell(&failure),
                 Err(_gave_way) => {}
             }
@@ -182,6 +209,7 @@ mod tests {
     use tollgate_testkit::Authority;
 
     use super::super::Connections;
+    use super::super::failures::Failures;
     use super::*;
     use crate::tls::TlsFiles;
 
@@ -205,7 +233,9 @@ mod tests {
         let mut connections = Connections {
             tcp,
             handshakes: Some(handshakes),
+            preface: None,
             wait: None,
+            failures: Failures::default(),
         };
         tokio::spawn(async move {
             loop {
@@ -222,6 +252,16 @@ mod tests {
             .with_root_certificates(roots)
             .with_no_client_auth();
         (address, counts, TlsConnector::from(Arc::new(settings)))
+    }
+
+    #[test]
+    fn handshakes_leave_most_files_to_others() {
+        let most = |files| BOUNDS.within(files).most;
+        assert_eq!(
+            [0, 7, 256, 1_024, 4_096, 1 << 20, u64::MAX].map(most),
+            [1, 1, 32, 128, 512, 1_024, 1_024]
+        );
+        assert!(open_files() > 0);
     }
 
     #[tokio::test]
