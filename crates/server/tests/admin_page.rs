@@ -21,10 +21,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tollgate::{LimiterBuilder, RedisBackend};
+use tollgate::{LimiterBuilder, RedisBackend, Switch};
 use tollgate_server::{Admin, AdminToken, Gateway};
 use tollgate_testkit::keys::{DOWN, ENTER, ESCAPE, SPACE, TAB};
-use tollgate_testkit::{Browser, Standalone};
+use tollgate_testkit::{Browser, Nginx, Standalone};
 
 const TOKEN: &str = "a-token-of-the-operators";
 
@@ -633,3 +633,32 @@ const CONTRAST: &str = r"
     }
     return faint;
 ";
+
+#[test]
+fn the_page_works_below_a_path_of_a_proxy() {
+    let steered = Steered::start(POLICIES);
+    let directives = format!(
+        "location /operators/tollgate/ {{ proxy_pass http://{}/; }}",
+        steered.address
+    );
+    let nginx = Nginx::start("", &directives);
+    let browser = Browser::start();
+    // Without the slash at its end nginx leads there.
+    browser.open(&format!("http://{}/operators/tollgate", nginx.address()));
+    sign_in(&browser);
+    assert!(steered.passes("/search", "203.0.113.20"));
+
+    browser.until("#policies tbody", |text| text.contains("search"));
+    browser.until("#results tbody", |text| text.contains("allowed"));
+    browser.until("#details", |text| text.contains("Last decision"));
+    browser.tab_to("Switch of search: on");
+    browser.press(&format!("{ENTER}{DOWN}{ENTER}"));
+    browser.until("#policies .switch", |text| text == "Shadow");
+
+    assert_eq!(
+        steered.gateway.limiter().switch_of("search"),
+        Switch::Shadow
+    );
+    let faults = browser.log("browser");
+    assert!(faults.is_empty(), "{faults:?}");
+}

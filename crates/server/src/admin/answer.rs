@@ -129,7 +129,14 @@ impl From<CheckError> for ApiError {
             }
             _ => StatusCode::BAD_REQUEST,
         };
-        let mut reason = error.to_string();
+        let mut reason = match &error {
+            // Its own words are for programmers.
+            CheckError::NeverBans { policy } => format!(
+                "policy {policy:?}: it bans no callers: if it is to, give it a ban in the file, such as \
+                 `ban = {{ after = \"5 in 10min for 15min\" }}`"
+            ),
+            _ => error.to_string(),
+        };
         let mut cause = std::error::Error::source(&error);
         while let Some(error) = cause {
             reason += &format!(": {error}");

@@ -1,7 +1,7 @@
 //! The state of the whole, for a page that asks every second.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use serde_json::{Map, Value, json};
@@ -20,6 +20,7 @@ impl Asked<'_> {
     pub(super) fn state(&self) -> Response {
         let (limiter, watch) = (&self.live.limiter, &self.admin.watch);
         let policies = limiter.policies();
+        let asked = watch.since_asked(Instant::now());
         // Requests that are shed have no policy.
         watch.keep(|name| name.is_empty() || limiter.policy(name).is_some());
         let told = policies.iter().map(|policy| self.told_policy(policy));
@@ -33,7 +34,7 @@ impl Asked<'_> {
             "shedding": limiter.is_shedding(),
             "waiting": limiter.waiting(),
             "tightest": self.tightest(),
-            "backend": backend(limiter),
+            "backend": backend(limiter, asked),
             "questions": {
                 "passed": counts.passed,
                 "refused": counts.refused,
@@ -102,8 +103,8 @@ fn decisions(counts: &[ResultCount]) -> Value {
 }
 
 /// The health of the backend. A server that is away is known to the backend, and a failed decision to the limiter: either is an
-/// outage.
-fn backend(limiter: &Limiter) -> Value {
+/// outage. A limiter hears of its end by the next decision, so that the time since the latest one is told as well.
+fn backend(limiter: &Limiter, asked: Option<Duration>) -> Value {
     let backend = limiter.backend();
     let place = backend.place();
     let mut figures = Map::new();
@@ -128,6 +129,7 @@ fn backend(limiter: &Limiter) -> Value {
         "place": place,
         "is_failing": limiter.is_failing() || away > 0,
         "failures": limiter.failures(),
+        "last_decision_ms_ago": asked.map(ms),
         "servers_away": away,
         "figures": figures,
     })

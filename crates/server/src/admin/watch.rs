@@ -4,6 +4,7 @@
 //! among them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,36 @@ const MOST_POLICIES: usize = 1_024;
 /// The callers of a policy whose budgets are remembered at most.
 const MOST_CALLERS: usize = 128;
 
+/// The results of decisions for which no backend is asked.
+const UNASKED: [&str; 9] = [
+    "blocked",
+    "exempt",
+    "left",
+    "off",
+    "passed_unidentified",
+    "shed",
+    "tier_unknown",
+    "unasked",
+    "unidentified",
+];
+
 /// The decisions of one limiter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct DecisionWatch {
     policies: RwLock<HashMap<Box<str>, Arc<PolicyWatch>>>,
+    begun_at: Instant,
+    /// The milliseconds from the begin to the latest decision for which the backend was asked, and one more; 0 before the first.
+    asked_ms: AtomicU64,
+}
+
+impl Default for DecisionWatch {
+    fn default() -> Self {
+        Self {
+            policies: RwLock::default(),
+            begun_at: Instant::now(),
+            asked_ms: AtomicU64::new(0),
+        }
+    }
 }
 
 /// The decisions of one policy.
@@ -69,6 +96,9 @@ impl DecisionWatch {
         };
         if let Some(result) = result {
             policy.count(event.is_enforced(), result);
+            if !UNASKED.contains(&result) {
+                self.asked(Instant::now());
+            }
         }
         if let (Some(quota), Some(name), Some(key), Some(verdict)) =
             (budget, event.quota(), event.key(), event.verdict())
@@ -93,11 +123,32 @@ impl DecisionWatch {
         Some(Arc::clone(found))
     }
 
-    /// Forgets policies that are gone.
+    /// Forgets the callers of policies that are gone. Their counts stay, since a policy may come back with the next configuration,
+    /// until they take half of the places.
     pub(super) fn keep(&self, stays: impl Fn(&str) -> bool) {
         let known = self.policies.write();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        known.retain(|name, _| stays(name));
+        let is_crowded = known.len() > MOST_POLICIES / 2;
+        known.retain(|name, policy| {
+            let stays = stays(name);
+            if !stays {
+                lock(&policy.callers).clear();
+            }
+            stays || !is_crowded
+        });
+    }
+
+    fn asked(&self, now: Instant) {
+        let ms = now.saturating_duration_since(self.begun_at).as_millis();
+        let ms = u64::try_from(ms).unwrap_or(u64::MAX).saturating_add(1);
+        self.asked_ms.fetch_max(ms, Ordering::Relaxed);
+    }
+
+    /// The time since the latest decision for which the backend was asked, if there was one.
+    pub(super) fn since_asked(&self, now: Instant) -> Option<Duration> {
+        let ms = self.asked_ms.load(Ordering::Relaxed).checked_sub(1)?;
+        let asked_at = self.begun_at.checked_add(Duration::from_millis(ms))?;
+        Some(now.saturating_duration_since(asked_at))
     }
 
     /// The counts of a policy.
@@ -312,5 +363,33 @@ mod tests {
         assert_eq!(watch.counts("p7")[0].decisions, 1);
         assert!(watch.counts("p8").is_empty());
         assert!(watch.of("p1999").is_some());
+    }
+
+    #[test]
+    fn a_policy_that_comes_back_has_its_counts_and_until_then_no_callers() {
+        let watch = DecisionWatch::default();
+        let policy = watch.of("api").unwrap();
+        let (quota, now) = (Quota::per_hour(10), Instant::now());
+        let key = Key::from("alice");
+        policy.count(true, "allowed");
+        policy.see(&key, "api", &quota, &verdict(&quota, &key, 9, 360), now);
+
+        watch.keep(|_| false);
+        assert!(watch.tightest(10, now).is_empty());
+        watch.keep(|_| true);
+        assert_eq!(watch.counts("api")[0].decisions, 1);
+    }
+
+    #[test]
+    fn the_latest_decision_is_known_to_the_millisecond() {
+        let watch = DecisionWatch::default();
+        let at = |ms| watch.begun_at + Duration::from_millis(ms);
+        assert_eq!(watch.since_asked(at(9)), None);
+        watch.asked(at(0));
+        assert_eq!(watch.since_asked(at(9)), Some(Duration::from_millis(9)));
+        watch.asked(at(7));
+        // One that was slower to tell.
+        watch.asked(at(5));
+        assert_eq!(watch.since_asked(at(9)), Some(Duration::from_millis(2)));
     }
 }

@@ -341,11 +341,20 @@
     );
   };
 
+  // An outage ends for the page with the next decision, so the time of the last one says how old the news is.
+  const lastDecision = (backend) => {
+    const ago = backend.last_decision_ms_ago;
+    if (ago === null) return "none yet";
+    const when = ago < 1000 ? "just now" : `${span(ago)} ago`;
+    return backend.is_failing ? `${when}; the next one tells whether the backend answers again` : when;
+  };
+
   const showDetails = (state) => {
     const { backend, questions } = state;
     const lines = [
       ["Backend", backend.kind === "redis" ? `Redis, ${backend.place}` : "in this process's memory"],
       ["Failed decisions", number(backend.failures)],
+      ["Last decision", lastDecision(backend)],
       ["Servers away", number(backend.servers_away)],
     ];
     const figures = { keys: "Keys in memory", evicted_keys: "Keys forgotten too early", calls: "Calls to Redis", requests: "Requests in these calls", lost_give_backs: "Refunds lost" };
