@@ -19,7 +19,7 @@ use axum::middleware::{Next, from_fn};
 use axum::routing::any;
 use common::guide::example;
 use common::http::{Answer, send, send_from};
-use common::{File, Served};
+use common::{File, Served, without_redis};
 use tokio::net::TcpListener;
 use tollgate_server::Gateway;
 use tollgate_testkit::{Caddy, Nginx};
@@ -248,6 +248,71 @@ async fn caddy_limits_by_the_configuration_of_the_guide() {
 
     server.stop().await;
     assert_eq!(send(caddy.address(), "GET /free", "").await.status, 502);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_could_not_be_decided_is_answered_503() {
+    let denying = |gateway: &str| {
+        let quotas = "quotas = \"5/h\"\n";
+        let text = configuration(gateway);
+        assert!(text.contains(quotas));
+        File::toml(&text.replace(quotas, &format!("{quotas}on_failure = \"deny\"\n")))
+    };
+    let shop = Shop::default();
+    let behind = shop.serve().await;
+    let (of_nginx, of_caddy) = (denying("nginx"), denying("caddy"));
+    let for_nginx = Served::forward_auth_with(&of_nginx, without_redis).await;
+    let for_caddy = Served::forward_auth_with(&of_caddy, without_redis).await;
+    let nginx = nginx(behind, for_nginx.address).await;
+    let caddy = caddy(behind, for_caddy.address).await;
+
+    for (front, server) in [(nginx.address(), &for_nginx), (caddy.address(), &for_caddy)] {
+        let answer = send(front, "POST /login", "").await;
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.field("content-type"), ["application/problem+json"]);
+        assert_eq!(answer.field("cache-control"), ["no-store"]);
+        let problem: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(problem["status"], 503, "{answer:?}");
+        // The policy says so, and not the gateway: without a policy a request passes.
+        assert_eq!(shop.logins(), 0);
+        assert_eq!(send(front, "GET /login", "").await.status, 200);
+        assert_eq!(shop.logins(), 1);
+        assert_eq!(server.gateway.counts().undecided, 1);
+    }
+}
+
+/// A server that accepts and never answers, and the number of its connections.
+async fn hung() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            open.push(connection);
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (address, connections)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_lets_no_request_pass_and_holds_none_for_ever() {
+    let (server, connections) = hung().await;
+    let shop = Shop::default();
+    let behind = shop.serve().await;
+    let nginx = nginx(behind, server).await;
+    let caddy = caddy(behind, server).await;
+    for (front, status) in [(nginx.address(), 500), (caddy.address(), 504)] {
+        for line in ["POST /login", "GET /free"] {
+            let before = connections.load(Ordering::SeqCst);
+            let answer = send(front, line, "").await;
+            assert_eq!(answer.status, status, "{answer:?}");
+            assert!(connections.load(Ordering::SeqCst) > before);
+        }
+    }
+    assert_eq!(shop.requests(), 0);
 }
 
 #[tokio::test]

@@ -182,6 +182,32 @@ async fn envoy_goes_on_without_the_server_and_finds_it_again() {
     served.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn envoys_own_rule_holds_while_the_server_accepts_and_never_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hung = listener.local_addr().unwrap();
+    let (accepted, mut connections) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            accepted.send(connection).unwrap();
+        }
+    });
+    let denies = ("failure_mode_deny: false", "failure_mode_deny: true");
+    for (words, status) in [(&[][..], 200), (&[denies], 500)] {
+        let envoy = envoy(hung, words).await;
+        for _ in 0..3 {
+            assert_eq!(get(&envoy, "/login", "").await.status, status);
+        }
+        // It was asked, and holds the connection.
+        let connection = connections.recv().await.unwrap();
+        let mut asked = [0; 24];
+        connection.readable().await.unwrap();
+        assert_eq!(connection.try_read(&mut asked).unwrap(), asked.len());
+        assert!(asked.starts_with(b"PRI * HTTP/2.0"), "{asked:?}");
+        while connections.try_recv().is_ok() {}
+    }
+}
+
 /// Sets metadata of each request, from which a limit is taken.
 const STATED_LIMIT: &str = r#"http_filters:
           - name: envoy.filters.http.set_metadata

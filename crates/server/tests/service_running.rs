@@ -10,16 +10,21 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use common::asking::{
     Asker, RULES, account, at_a_standstill, descriptor, request, stating, statuses, user,
 };
 use common::{File, without_redis};
+use tokio::task::JoinSet;
 use tollgate::key::ClientIp;
-use tollgate::{Policy, RedisBackend};
+use tollgate::{Figure, Policy, RedisBackend};
 use tollgate_server::proto::rate_limit_response::Code;
 use tollgate_server::proto::rate_limit_response::rate_limit::Unit;
+use tollgate_server::proto::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_testkit::Standalone;
+use tonic::transport::Channel;
+
 #[tokio::test]
 async fn without_a_backend_the_rule_of_the_policy_decides() {
     let with = |rule: &str| {
@@ -237,24 +242,75 @@ descriptors:
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn requests_that_come_together_share_calls_to_redis() {
-    const REQUESTS: usize = 1_000;
+/// The calls that the backend has sent, and the requests in them.
+fn figures(asker: &Asker) -> (u64, u64) {
+    let (mut calls, mut requests) = (0, 0);
+    let limiter = asker.served.gateway.limiter();
+    limiter
+        .backend()
+        .figures(&mut |figure, value| match figure {
+            Figure::Calls => calls = value,
+            Figure::Requests => requests = value,
+            _ => {}
+        });
+    (calls, requests)
+}
+
+/// One thread runs all, so that requests are taken in the order in which they come.
+#[tokio::test]
+async fn requests_of_several_gateways_that_come_while_a_call_is_held_share_the_next_ones() {
+    const TOGETHER: u64 = 64;
+    const PATIENT: Duration = Duration::from_secs(60);
 
     let redis = Standalone::start();
     let backend = RedisBackend::builder(&redis.url()).connections(1);
-    let backend = backend.connect().await.unwrap();
-    let asker = Asker::with(&File::toml(RULES), |builder| builder.backend(backend)).await;
-    let mut asking = tokio::task::JoinSet::new();
-    for number in 0..REQUESTS {
-        let mut client = asker.client.clone();
-        let request = request([account(&number.to_string())]);
-        asking.spawn(async move { client.should_rate_limit(request).await.unwrap() });
+    let backend = backend.deadline(PATIENT).connect().await.unwrap();
+    let mut asker = Asker::with(&File::toml(RULES), |builder| builder.backend(backend)).await;
+    let mut gateways = vec![asker.client.clone()];
+    for _ in 0..3 {
+        let channel = Channel::from_shared(format!("http://{}", asker.served.address));
+        let channel = channel.unwrap().connect().await.unwrap();
+        gateways.push(RateLimitServiceClient::new(channel));
     }
-    asking.join_all().await;
+    // The server has the script, and is known to be near: it gets one call at a time.
+    for _ in 0..8 {
+        asker.ask([account("first")]).await;
+    }
+    let before = figures(&asker);
 
-    let stats = redis.command(&["INFO", "commandstats"]);
-    let (_, calls) = stats.split_once("cmdstat_evalsha:calls=").unwrap();
-    let calls: usize = calls.split_once(',').unwrap().0.parse().unwrap();
-    assert!(calls < REQUESTS / 2, "{calls} calls");
+    redis.stall();
+    let mut asking = JoinSet::new();
+    let mut ask = |place: usize, caller: u64| {
+        let mut client = gateways[place % gateways.len()].clone();
+        let request = request([account(&caller.to_string())]);
+        asking.spawn(async move { client.should_rate_limit(request).await.unwrap() });
+    };
+    ask(0, 0);
+    let begun = Instant::now();
+    while figures(&asker).0 == before.0 {
+        assert!(begun.elapsed() < PATIENT);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for caller in 1..=2 * TOGETHER {
+        ask(usize::try_from(caller).unwrap(), caller);
+    }
+    // The requests of each gateway have come where a later one has its answer, for which no backend is asked.
+    for gateway in &gateways {
+        for _ in 0..3 {
+            let unknown = request([descriptor(&[("colour", "red")])]);
+            gateway.clone().should_rate_limit(unknown).await.unwrap();
+        }
+    }
+    redis.go_on();
+    let answers = asking.join_all().await;
+
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.get_ref().overall_code() == Code::Ok)
+    );
+    let (calls, requests) = figures(&asker);
+    assert_eq!(requests - before.1, 1 + 2 * TOGETHER);
+    // The one that was held, and two that were full.
+    assert_eq!(calls - before.0, 1 + 2);
 }

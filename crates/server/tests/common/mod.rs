@@ -104,8 +104,25 @@ impl Served {
         Self::forward_auth_on(file, |listener| Listener::from(listener).tls(tls)).await
     }
 
+    /// One whose limiter has more.
+    pub async fn forward_auth_with(
+        file: &File,
+        finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+    ) -> Self {
+        let gateway = Gateway::start(file.path(), finish).unwrap();
+        Self::asked_over_http(gateway, Listener::from).await
+    }
+
     async fn forward_auth_on(file: &File, secured: impl FnOnce(TcpListener) -> Listener) -> Self {
-        let gateway = Arc::new(Gateway::start(file.path(), |builder| builder).unwrap());
+        let gateway = Gateway::start(file.path(), |builder| builder).unwrap();
+        Self::asked_over_http(gateway, secured).await
+    }
+
+    async fn asked_over_http(
+        gateway: Gateway,
+        secured: impl FnOnce(TcpListener) -> Listener,
+    ) -> Self {
+        let gateway = Arc::new(gateway);
         let serving = Arc::clone(&gateway);
         let serve = |listener, stopped: oneshot::Receiver<()>| {
             let listener = secured(listener);
