@@ -1,23 +1,24 @@
 //! `tollgate serve`: answers gateways by a configuration file, for as long as it is not told to end.
 
 mod admin;
+mod log;
+mod open_files;
 mod service_manager;
 mod signals;
 mod tls;
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tollgate::{LimiterBuilder, RedisBackend};
 use tollgate_server::{Gateway, Listener, Tls};
-use tracing_subscriber::EnvFilter;
 
 use self::admin::AdminArguments;
+use self::log::LogForm;
 use self::service_manager::ServiceManager;
 use self::tls::TlsArguments;
 use crate::failure::Failure;
@@ -40,7 +41,7 @@ Examples:
 pub(crate) struct ServeArguments {
     /// The file with policies and rules: TOML, or one of envoy/ratelimit if its name ends in .yaml or .yml.
     file: PathBuf,
-    /// Only says whether the file is valid, and those for TLS are.
+    /// Only says whether the file is valid, and those for TLS and the token of the admin are.
     #[arg(long)]
     check: bool,
     /// The address on which Envoy asks.
@@ -63,32 +64,16 @@ pub(crate) struct ServeArguments {
     redis: RedisArguments,
 }
 
-/// The form of the log.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum LogForm {
-    /// A line for people.
-    #[default]
-    Text,
-    /// An object of JSON in each line.
-    Json,
-}
-
 pub(crate) fn run(asked: &ServeArguments) -> Result<String, Failure> {
     if asked.check {
+        asked.admin.read()?;
         let started = Gateway::start(&asked.file, |builder| builder);
         started.map(drop).map_err(Failure::invalid)?;
         asked.tls.load()?;
         return Ok(format!("{}: valid\n", asked.file.display()));
     }
-    let filter = EnvFilter::try_from_default_env();
-    let filter = filter.unwrap_or_else(|_unset| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    match asked.log {
-        LogForm::Text => log.init(),
-        LogForm::Json => log.json().init(),
-    }
+    log::begin(asked.log);
+    open_files::allow_all();
     let runtime = Runtime::new().map_err(Failure::invalid)?;
     runtime.block_on(serve(asked))?;
     Ok(String::new())

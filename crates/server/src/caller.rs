@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate::{CheckError, Key, Limiter, Policy, StateName};
 
-/// An address that is no one's.
+/// An address of documentation.
 const EXAMPLE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
 /// The reason why a text is not a caller.
@@ -60,8 +60,8 @@ pub fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key, Calle
     read_as(limiter, policy, text, |key| limiter.fits(policy, key))
 }
 
-/// As [`read`], under a policy that no check by hand charges: requests without a key of its own are known by their addresses, and by
-/// no other text.
+/// As [`read`], under a policy that no check by hand charges: if it has no key of its own, requests are known by their addresses
+/// alone.
 ///
 /// # Errors
 ///

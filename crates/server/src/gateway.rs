@@ -32,7 +32,7 @@ use crate::tls::Protocol;
 /// may have the same value.
 const MAX_REQUEST_BYTES: usize = 256 << 10;
 
-/// The time that connections have to end when the server does. A connection that has sent nothing ends by its client or its deadline.
+/// The time that connections have to end when the server does. One that has sent nothing ends by its client or its deadline.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The time without a sign of life after which a connection is asked for one, and in which it has to answer.

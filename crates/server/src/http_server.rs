@@ -27,8 +27,8 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The most fields of a head. Services take a hundred, and a gateway adds its own to those of its caller.
 const MAX_FIELDS: usize = 256;
 
-/// Answers each request by the router until `stop` is ready, and then those that are under way. The connections are closed when this
-/// is dropped.
+/// Answers each request by the router until `stop` is ready, and then those that are under way. When it is dropped, the connections
+/// are closed.
 pub(crate) async fn serve(
     mut connections: Connections,
     router: Router,

@@ -25,18 +25,36 @@ impl ServiceManager {
         Self { socket }
     }
 
+    /// True if one is told.
+    pub(super) fn is_there(&self) -> bool {
+        self.socket.is_some()
+    }
+
     /// Tells it a state, such as `READY=1`, and what an operator reads beside it.
     pub(super) fn tell(&self, state: &str, status: &str) {
+        self.send(&format!("{state}\nSTATUS={}\n", line(status)));
+    }
+
+    /// Tells it what an operator reads.
+    pub(super) fn tell_status(&self, status: &str) {
+        self.send(&format!("STATUS={}\n", line(status)));
+    }
+
+    fn send(&self, words: &str) {
         let Some((socket, address)) = &self.socket else {
             return;
         };
-        // A line ends a value.
-        let status = status.lines().collect::<Vec<_>>().join("; ");
-        let words = format!("{state}\nSTATUS={status}\n");
         if let Err(error) = socket.send_to_addr(words.as_bytes(), address) {
+            let state = words.lines().next();
             tracing::warn!(%error, state, "the service manager does not hear of it");
         }
     }
+}
+
+/// The words in one line, since a line ends a value.
+#[cfg(unix)]
+fn line(words: &str) -> String {
+    words.lines().collect::<Vec<_>>().join("; ")
 }
 
 /// A path, or on Linux a name without a file, which begins with `@`.
@@ -60,5 +78,11 @@ impl ServiceManager {
         Self {}
     }
 
+    pub(super) fn is_there(&self) -> bool {
+        false
+    }
+
     pub(super) fn tell(&self, _state: &str, _status: &str) {}
+
+    pub(super) fn tell_status(&self, _status: &str) {}
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 /// Two lines are at least so far apart.
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
-/// The requests without the token. They come in floods: a flood has a line when it begins, one a minute while it lasts, and one when
-/// a minute has passed without another.
+/// The requests without the token. They come in floods: a flood has a line when it begins, one a minute while it lasts, and one
+/// when a minute has passed without another.
 #[derive(Debug)]
 pub(super) struct Refusals {
     between_lines: Duration,

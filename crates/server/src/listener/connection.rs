@@ -26,8 +26,8 @@ pub(super) enum Stream {
     Secure(Box<TlsStream<TcpStream>>),
 }
 
-/// The preface of HTTP/2, of which something is missing. What comes instead of it the server of HTTP/2 refuses by itself, and it asks
-/// a client that has sent it for signs of life. It waits for it without an end.
+/// The preface of HTTP/2, of which something is missing. The server of HTTP/2 waits for it without an end. It refuses other words
+/// by itself, and asks a client that has sent it for signs of life.
 struct Preface {
     missing: usize,
     deadline: Pin<Box<Sleep>>,

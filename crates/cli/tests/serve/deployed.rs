@@ -1,21 +1,6 @@
 //! The systemd unit and the container file, as far as they can be tried without systemd as the first process and without a
 //! container engine.
 
-#![cfg(target_os = "linux")]
-#![allow(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says what it expects by panicking"
-)]
-
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the server's tests take more of it"
-)]
-#[path = "../../server/tests/common/http.rs"]
-mod http;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -24,35 +9,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
-use http::send;
+use crate::http::send;
+use crate::program::{PATIENCE, RULES, signal};
 
-const UNIT: &str = include_str!("../deploy/tollgate.service");
-const CONTAINER: &str = include_str!("../deploy/Containerfile");
-const PAGE: &str = include_str!("../deploy/README.md");
-const IGNORED: &str = include_str!("../../../.dockerignore");
+const UNIT: &str = include_str!("../../deploy/tollgate.service");
+const CONTAINER: &str = include_str!("../../deploy/Containerfile");
+const PAGE: &str = include_str!("../../deploy/README.md");
+const IGNORED: &str = include_str!("../../../../.dockerignore");
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tollgate");
 
-/// A machine that builds beside the test takes its time.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// The greatest exposure that the unit may have, of 100 by the measure of systemd. The network alone counts 5 of them.
 const EXPOSURE: u32 = 15;
-
-const RULES: &str = "
-[[policies]]
-name = 'api'
-quotas = '10/h'
-on_demand = true
-
-[[envoy]]
-domain = 'shop'
-descriptor = [{ key = 'account' }]
-policy = 'api'
-";
 
 /// The value of a setting of the unit.
 fn setting(name: &str) -> &'static str {
@@ -69,13 +40,6 @@ fn run(program: &str, arguments: &[&str], install: &str) -> (bool, String) {
         ran.status.success(),
         String::from_utf8_lossy(&said).into_owned(),
     )
-}
-
-/// Sends a signal to a process of the test.
-fn signal(process: &Child, name: &str) {
-    let id = process.id().to_string();
-    let (sent, said) = run("kill", &[&format!("-{name}"), &id], "");
-    assert!(sent, "{said}");
 }
 
 #[test]
@@ -126,6 +90,30 @@ fn told(manager: &UnixDatagram) -> String {
     String::from_utf8(words[..length].to_vec()).unwrap()
 }
 
+/// The next state. A change that the program has found by itself is a status alone.
+fn state(manager: &UnixDatagram) -> String {
+    loop {
+        let told = told(manager);
+        if !told.starts_with("STATUS=") {
+            return told;
+        }
+    }
+}
+
+/// Waits for a status that begins so, as it comes without a signal.
+fn until_status(manager: &UnixDatagram, status: &str) {
+    let begun = Instant::now();
+    let status = format!("STATUS={status}");
+    loop {
+        let told = told(manager);
+        assert!(told.starts_with("STATUS="), "{told}");
+        if told.starts_with(&status) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{told}");
+    }
+}
+
 #[test]
 fn the_program_tells_the_service_manager_what_the_unit_waits_for() {
     assert_eq!(setting("Type"), "notify");
@@ -150,16 +138,17 @@ fn the_program_tells_the_service_manager_what_the_unit_waits_for() {
             .spawn()
             .unwrap();
 
-        assert_eq!(told(&manager), "READY=1\nSTATUS=answers gateways\n");
+        let well = "READY=1\nSTATUS=answers gateways by 1 policy\n";
+        assert_eq!(told(&manager), well);
         let reloads = || {
             signal(&program, reload);
             assert_eq!(
-                told(&manager),
+                state(&manager),
                 "RELOADING=1\nSTATUS=reads its files again\n"
             );
-            told(&manager)
+            state(&manager)
         };
-        assert_eq!(reloads(), "READY=1\nSTATUS=answers gateways\n");
+        assert_eq!(reloads(), well);
         fs::write(&file, RULES.replace("10/h", "10/hhh")).unwrap();
         let said = reloads();
         let begins = format!(
@@ -169,10 +158,25 @@ fn the_program_tells_the_service_manager_what_the_unit_waits_for() {
         assert!(said.starts_with(&begins), "{said}");
         assert_eq!(said.lines().count(), 2, "{said}");
         fs::write(&file, RULES.replace("10/h", "20/h")).unwrap();
-        assert_eq!(reloads(), "READY=1\nSTATUS=answers gateways\n");
+        assert_eq!(reloads(), well);
+
+        // A file that changes is followed without a signal.
+        let refused =
+            "answers gateways by the configuration of before, since the new one is refused: ";
+        fs::write(&file, RULES.replace("10/h", "10/hhh")).unwrap();
+        until_status(&manager, refused);
+        fs::write(&file, RULES).unwrap();
+        until_status(&manager, "answers gateways by 1 policy\n");
+        let more = "\n[[policies]]\nname = 'more'\nquotas = '1/s'\non_demand = true\n";
+        fs::write(&file, format!("{RULES}{more}")).unwrap();
+        until_status(&manager, "answers gateways by 2 policies\n");
+        fs::remove_file(&file).unwrap();
+        let gone =
+            "answers gateways by the configuration of before, since the file cannot be read: ";
+        until_status(&manager, gone);
 
         signal(&program, "TERM");
-        assert!(told(&manager).starts_with("STOPPING=1\n"));
+        assert!(state(&manager).starts_with("STOPPING=1\n"));
         let ended = program.wait().unwrap();
         let mut log = String::new();
         program
