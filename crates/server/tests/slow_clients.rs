@@ -234,12 +234,15 @@ async fn a_socket_that_is_to_end_waits_for_silent_clients_for_a_while_and_closes
     let listener = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (questions, steering) = (listener().await, listener().await);
     let addresses = [&questions, &steering].map(|listener| listener.local_addr().unwrap());
-    // Half a head, which has thirty seconds.
-    let words = format!("GET / HTTP/1.1\r\nhost: shop\r\n{QUESTION}");
-    let clients = addresses.map(|address| {
-        let words = words.clone();
-        tokio::spawn(async move { closed(address, &words).await })
-    });
+    // Half a head and half a body, which have thirty seconds. Then a body would be answered.
+    let words = [
+        format!("GET / HTTP/1.1\r\nhost: shop\r\n{QUESTION}"),
+        format!("POST /api/switch HTTP/1.1\r\nhost: shop\r\n{TOKEN}content-length: 99\r\n\r\n{{"),
+    ];
+    let clients = addresses.into_iter().zip(words);
+    let clients: Vec<_> = clients
+        .map(|(address, words)| tokio::spawn(async move { closed(address, &words).await }))
+        .collect();
     // One is accepted when another one that came later has been answered.
     let stop = async |address| drop(send(address, "GET /", QUESTION).await);
 

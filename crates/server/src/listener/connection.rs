@@ -131,7 +131,11 @@ impl Connected for Connection {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    #![allow(
+        clippy::expect_used,
+        clippy::unwrap_used,
+        reason = "a test fails by panicking"
+    )]
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -139,6 +143,9 @@ mod tests {
     use super::*;
 
     const DEADLINE: Duration = Duration::from_millis(50);
+
+    /// A machine that builds beside the test takes its time.
+    const PATIENCE: Duration = Duration::from_secs(30);
 
     /// The preface.
     const PREFACE: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -162,7 +169,8 @@ mod tests {
             client.write_all(&PREFACE[..sent]).await.unwrap();
 
             let mut read = Vec::new();
-            let error = connection.read_to_end(&mut read).await.unwrap_err();
+            let ended = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut read));
+            let error = ended.await.expect("it ends").unwrap_err();
 
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             assert_eq!(read, &PREFACE[..sent]);
