@@ -14,8 +14,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tollgate_core::{
     Answer, Backend, Ban, Charge, Concurrent, Decision, Key, MAX_REPLAYS, Mode, Once, Quota, Scope,
+    Timestamp,
 };
-use tollgate_redis::RedisBackend;
+use tollgate_redis::{RedisBackend, gateway};
 
 use self::cases::{CASES, Case, PLENTY, Rule};
 pub(crate) use self::cases::{bounds, plain};
@@ -197,6 +198,11 @@ impl Bench {
     }
 
     async fn cost(&self, case: &Case, policy: &str, quota: &Quota) -> Result<(u64, u64)> {
+        if let Some(beside) = &case.beside
+            && beside.rule == Rule::DecideForm
+        {
+            return Ok((self.decide_form(policy, quota).await?, 1));
+        }
         let (own, other) = (Scope::of(policy, 0, quota), Scope::of(policy, 1, quota));
         let callers = if case.one_key { 1 } else { case.requests };
         // With prefix, policy and separators a name of 31 bytes.
@@ -286,6 +292,42 @@ impl Bench {
         }
         let requests = u64::from(case.requests);
         Ok((round.saturating_sub(self.ahead) / requests, calls - 1))
+    }
+}
+
+impl Bench {
+    /// The instructions of a lone request of a gateway, by a connection that asks for nothing else.
+    async fn decide_form(&self, policy: &str, quota: &Quota) -> Result<u64> {
+        let mut connection = self.server.connection().await?;
+        let mut load = redis::cmd("SCRIPT");
+        let load = load.arg("LOAD").arg(gateway::script());
+        let sha: String = load.query_async(&mut connection).await?;
+        let charge = Charge {
+            scope: Scope::of(policy, 0, quota),
+            quota,
+            key: &Key::from("caller-00"),
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let words = gateway::charge(&charge, 0, Timestamp::default());
+        let words = words.ok_or("the decide form does not take this quota")?;
+        let name = gateway::name_head("tollgate", charge.scope) + "=caller-00";
+        let mut ask = redis::cmd("EVALSHA");
+        let ask = ask.arg(sha).arg(1).arg(name).arg(words);
+        let mut counted = (0, Instant::now());
+        for round in 0..WARM_UP + CALLS {
+            if round == WARM_UP {
+                counted = (self.server.instructions()?, Instant::now());
+            }
+            let reply: String = ask.query_async(&mut connection).await?;
+            // So that nothing but a decision is counted.
+            if !matches!(reply.split(' ').nth(2), Some("0" | "1")) {
+                return Err(format!("the decide form answers {reply}").into());
+            }
+        }
+        let timer = self.server.timer_during(counted.1.elapsed());
+        let instructions = self.server.instructions()? - counted.0;
+        Ok(instructions.saturating_sub(timer) / u64::from(CALLS))
     }
 }
 

@@ -60,6 +60,17 @@ pub(super) enum Rule {
     NewId,
     /// Requests with the same ids each time, so that most are replays.
     Replay,
+    /// The decide form, which tells a gateway what came out, in place of the words of the Rust client.
+    DecideForm,
+}
+
+/// No more than 1.3 of a decision of the client.
+const fn decide_form(plain: &'static str) -> Option<Beside> {
+    Some(Beside {
+        rule: Rule::DecideForm,
+        plain,
+        times: [1.3, 1.3],
+    })
 }
 
 const fn ban(plain: &'static str) -> Option<Beside> {
@@ -526,6 +537,19 @@ pub(super) const CASES: &[Case] = &[
         name: "64 sliding windows, with ids that come again",
         quotas: by(Algorithm::SlidingWindow),
         beside: once(Rule::Replay, "64 sliding windows"),
+        ..CASE
+    },
+    Case {
+        name: "alone, in the decide form",
+        requests: 1,
+        beside: decide_form("alone"),
+        ..CASE
+    },
+    Case {
+        name: "alone, odd quota, in the decide form",
+        requests: 1,
+        quotas: [ODD_PLENTY, ODD_LITTLE],
+        beside: decide_form("alone, odd quota"),
         ..CASE
     },
 ];
