@@ -18,6 +18,7 @@ mod caddy;
 mod certificates;
 mod clock;
 mod cluster;
+mod counts;
 mod envoy;
 mod log;
 #[cfg(feature = "models")]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use crate::counts;
 use crate::web_server::WebServer;
 
 const INSTALL: &str =
@@ -43,22 +44,47 @@ impl Nginx {
     /// message has its words.
     #[must_use]
     pub fn start_with_lua(configuration: &str) -> Self {
+        Self::start_lua(INSTALL, configuration, "daemon off", |_| {
+            Command::new("nginx")
+        })
+    }
+
+    /// Starts such an nginx in one process, whose instructions are counted, by valgrind's callgrind.
+    ///
+    /// # Panics
+    ///
+    /// As [`start_with_lua`](Self::start_with_lua), and if there is no valgrind.
+    #[must_use]
+    pub fn start_with_lua_counted(configuration: &str) -> Self {
+        const VALGRIND: &str = "there is no `valgrind`: `apt-get install valgrind`";
+        let one = "daemon off; master_process off";
+        Self::start_lua(VALGRIND, configuration, one, |folder| {
+            counts::counted("nginx", folder)
+        })
+    }
+
+    fn start_lua(
+        install: &str,
+        configuration: &str,
+        processes: &str,
+        program: impl Fn(&Path) -> Command,
+    ) -> Self {
         assert!(
             Path::new(LUA).exists(),
             "there is no {LUA}: `apt-get install libnginx-mod-http-lua lua-nginx-redis lua-cjson`"
         );
-        Self(WebServer::start(INSTALL, |folder, address| {
+        Self(WebServer::start(install, |folder, address| {
             let file = folder.join("nginx.conf");
             let text = configuration.replace("{listen}", &address.to_string());
             let own = folders(folder);
             let text = text.replacen("http {", &format!("http {{\n{own}"), 1);
             fs::write(&file, text).expect("a file");
             // Workers of another user would not reach the folder.
+            let mut command = program(folder);
             let folder = folder.display();
             let main = format!(
-                "daemon off; user root; pid {folder}/pid; error_log {folder}/error.log info;"
+                "{processes}; user root; pid {folder}/pid; error_log {folder}/error.log info;"
             );
-            let mut command = Command::new("nginx");
             command
                 .arg("-p")
                 .arg(format!("{folder}"))
@@ -67,6 +93,16 @@ impl Nginx {
                 .args(["-g", &main]);
             command
         }))
+    }
+
+    /// The number of its instructions since the last call of this method, or since the start.
+    ///
+    /// # Panics
+    ///
+    /// If they are not counted.
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        counts::since_the_last(self.process_id(), self.folder())
     }
 
     /// The lines of its log so far.

@@ -1,6 +1,5 @@
 //! One server.
 
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -11,18 +10,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::{server_binary, shift_clock};
+use crate::{counts, server_binary, shift_clock};
 
 /// The time that a server may take for an answer, the first one after its start too. On a machine busy with a build that is
 /// seconds, and under valgrind several times that.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The file in the server's folder with the counts of its instructions.
-const COUNTS: &str = "counts";
-
-/// Has glibc copy and fill memory in blocks, of any length: valgrind counts an instruction for each byte of `rep movsb` and
-/// `rep stosb`, while a processor moves 32 bytes or more at a time.
-const COPIES_IN_BLOCKS: &str = "glibc.cpu.x86_rep_movsb_threshold=1099511627776:glibc.cpu.x86_rep_stosb_threshold=1099511627776";
 
 /// A server of its own, without persistence. Listens on a port and on a socket in its folder.
 #[derive(Debug)]
@@ -186,28 +178,8 @@ impl Standalone {
             self.is_counted,
             "the instructions of this server are not counted"
         );
-        let pid = self.pid().map(|pid| pid.to_string());
-        let dump = Command::new("callgrind_control")
-            .arg("--dump")
-            .args(pid)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        assert!(
-            dump.is_ok_and(|dump| dump.success()),
-            "callgrind_control cannot reach the server"
-        );
-        let files = fs::read_dir(self.folder()).expect("the server's folder");
-        let dumps = files
-            .filter_map(|file| Some(file.ok()?.path()))
-            .filter(|path| path.file_stem() == Some(COUNTS.as_ref()) && path.extension().is_some());
-        dumps
-            .filter_map(|path| {
-                let dump = fs::read_to_string(&path).ok()?;
-                fs::remove_file(path).ok()?;
-                total(&dump)
-            })
-            .sum()
+        let pid = self.pid().expect("a process");
+        counts::since_the_last(pid, self.folder())
     }
 
     fn signal(&self, signal: &str) {
@@ -266,7 +238,7 @@ impl Standalone {
 
     fn spawn(&mut self, binary: &str) {
         let mut command = if self.is_counted {
-            counted(binary, self.folder())
+            counts::counted(binary, self.folder())
         } else {
             Command::new(binary)
         };
@@ -328,24 +300,6 @@ impl Drop for Standalone {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// The binary under callgrind, also if it is a script that starts the server.
-fn counted(binary: &str, folder: &Path) -> Command {
-    let counts = folder.join(COUNTS);
-    let mut command = Command::new("valgrind");
-    command
-        .env("GLIBC_TUNABLES", COPIES_IN_BLOCKS)
-        .args(["--tool=callgrind", "--trace-children=yes"])
-        .arg(format!("--callgrind-out-file={}", counts.display()))
-        .arg(binary);
-    command
-}
-
-/// The count of one dump.
-fn total(dump: &str) -> Option<u64> {
-    let mut lines = dump.lines();
-    lines.find_map(|line| line.strip_prefix("totals: ")?.parse().ok())
 }
 
 /// A folder that is gone when it is dropped.

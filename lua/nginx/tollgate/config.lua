@@ -3,8 +3,10 @@
 local address = require "tollgate.address"
 local identity = require "tollgate.identity"
 local keys = require "tollgate.keys"
+local question = require "tollgate.question"
 local routes = require "tollgate.routes"
 
+local concat = table.concat
 local error, ipairs, open, pairs, tostring, type = error, ipairs, io.open, pairs, tostring, type
 
 local _M = {}
@@ -36,13 +38,21 @@ local function identities(map)
 end
 
 local function prepare_charges(tier)
-  for _, charge in ipairs(tier.charges) do charge.bytes = identity.unhex(charge.bytes) end
+  local members = {}
+  for _, charge in ipairs(tier.charges) do
+    charge.asked = question.charge(identity.unhex(charge.bytes))
+    if charge.mode == "enforce" and not charge.ban then members[#members + 1] = charge.member end
+  end
+  tier.charges.members = concat(members, ", ")
 end
 
 local function prepare(file, policy, ignore_case)
   for _, part in ipairs(policy.key) do
-    if not keys.knows(part.by) then refuse(file, "policy " .. policy.name .. ": no key is called " .. tostring(part.by)) end
+    part.read = keys.reader(part.by)
+    if not part.read then refuse(file, "policy " .. policy.name .. ": no key is called " .. tostring(part.by)) end
   end
+  policy.only = #policy.key == 1 and policy.key[1] or nil
+  policy.denies = policy.on_failure == "deny" and not policy.shadow
   local patterns = policy.routes
   policy.routes = routes.set(patterns, ignore_case)
   policy.routes.all = patterns

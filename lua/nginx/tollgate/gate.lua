@@ -3,23 +3,21 @@
 local answer = require "tollgate.answer"
 local config = require "tollgate.config"
 local health = require "tollgate.health"
-local path = require "tollgate.path"
 local plan = require "tollgate.plan"
 local problem = require "tollgate.problem"
+local question = require "tollgate.question"
 local redis = require "tollgate.redis"
 local reply = require "tollgate.reply"
-local request = require "tollgate.request"
+local told = require "tollgate.told"
 
 local error, format, gsub, pairs, setmetatable, tostring = error, string.format, string.gsub, pairs, setmetatable, tostring
 local byte, type = string.byte, type
 local ngx = ngx
 
--- As in redis.lua: these functions wait for Redis.
-jit.off(true, true)
-
 local _M = {}
 local METHODS = { __index = _M }
 
+local OUTCOME, CHARGE = reply.OUTCOME, reply.CHARGE
 local ADMITTED, DENIED = 1, 0
 
 local OPTIONS = { file = "string", redis = "table" }
@@ -35,58 +33,35 @@ function _M.new(options)
   local sha = gsub(ngx.sha1_bin(read.script), ".", function(letter) return format("%02x", byte(letter)) end)
   return setmetatable({
     config = read,
-    redis = redis.new(options.redis or {}, read.script, sha),
+    redis = redis.new(options.redis or {}, read.script),
+    question = question.new(sha),
     health = health.new(),
   }, METHODS)
-end
-
--- The reason why services read the request in different ways; nothing if they do not.
-local function flaw(self, asked)
-  local settings = self.config
-  if not settings.allow_ambiguous_paths then
-    local what = path.ambiguity(asked.raw)
-    if what then return "The path has " .. what .. ", and services read such paths in different ways." end
-  end
-  local headers = settings.key_headers
-  for n = 1, #headers do
-    if #asked:lines(headers[n]) > 1 then return "The field " .. headers[n] .. " is a key, and stands twice." end
-  end
 end
 
 local function undecided(self, why, denies)
   self.health:failed(why)
   if denies then return answer.refuse(503, problem.UNDECIDED) end
+  told.decide()
 end
 
 -- Lets the request pass, or answers it.
 function _M.access(self)
-  -- The question about the main request has been asked.
-  if ngx.is_subrequest then return end
-  local settings = self.config
-  local asked = request.new(settings.ignore_path_case)
-  if not asked then return answer.refuse(400, problem.ambiguous("The target is not a path.")) end
-  local why = flaw(self, asked)
-  if why then return answer.refuse(400, problem.ambiguous(why)) end
-  local charges, names, words, denies = plan.of(asked, settings)
-  if not charges then return answer.refuse(names, words) end
+  local charges, names, denies = plan.of_request(self.config)
+  if not charges then return answer.refuse(names, denies) end
   local count = #charges
   if count == 0 then return end
-  local text, problem_with_redis = self.redis:decide(names, words)
+  local text, problem_with_redis = self.redis:decide(question.of(self.question, charges, names))
   if not text then return undecided(self, problem_with_redis, denies) end
-  local decision = reply.read(text, count)
-  if not decision or (decision.outcome ~= ADMITTED and decision.outcome ~= DENIED) then
-    return undecided(self, decision and "the state " .. tostring(names[decision.charge]) .. " is not one of Tollgate's" or
+  local read = reply.read(text, count)
+  local outcome = read and read[OUTCOME]
+  if outcome ~= ADMITTED and outcome ~= DENIED then
+    return undecided(self, read and "the state " .. tostring(names[read[CHARGE]]) .. " is not one of Tollgate's" or
       "the reply is not one of the script", denies)
   end
   self.health:decided()
-  if decision.outcome == DENIED then return answer.deny(charges, decision) end
-  ngx.ctx.tollgate = answer.fields(charges, decision)
-end
-
--- Adds the RateLimit fields to the answer of the service.
-function _M.fields()
-  local fields = ngx.ctx.tollgate
-  if fields then answer.append(fields) end
+  if outcome == DENIED then return answer.deny(charges, read) end
+  answer.admit(charges, read)
 end
 
 return _M

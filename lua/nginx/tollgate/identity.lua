@@ -1,8 +1,9 @@
 -- Identities in their canonical form, and as they stand in names: see "Names" in lua/README.md.
 
 local sha256 = require "tollgate.sha256"
+local span = require "tollgate.span"
 
-local byte, char, find, format, gsub, sub = string.byte, string.char, string.find, string.format, string.gsub, string.sub
+local byte, char, format, gsub, sub = string.byte, string.char, string.format, string.gsub, string.sub
 local concat, floor, tonumber = table.concat, math.floor, tonumber
 
 local _M = {}
@@ -21,6 +22,8 @@ local function compact(canonical)
   return "d" .. unhex(sha256(canonical))
 end
 
+_M.compact = compact
+
 -- The canonical form of the parts of an identity: the only one, or all together.
 function _M.canonical(parts)
   if #parts == 1 then return compact(parts[1]) end
@@ -32,8 +35,17 @@ function _M.canonical(parts)
   return compact("t" .. concat(joined))
 end
 
+-- The bytes that stand for themselves in names.
+local PLAIN = span.set "[%w%-._:@/+=]"
+
 local function escaped(letter)
   return format("%%%02x", byte(letter))
+end
+
+-- A text of bytes, with all others escaped.
+local function escape(content)
+  if span.length(content, PLAIN) == #content then return content end
+  return (gsub(content, "[^%w%-._:@/+=]", escaped))
 end
 
 local function hexadecimals(letter)
@@ -75,10 +87,7 @@ end
 -- The identity as it stands in names.
 function text(canonical)
   local kind, content = byte(canonical), sub(canonical, 2)
-  if kind == 98 then
-    if find(content, "[^%w%-._:@/+=]") then content = gsub(content, "[^%w%-._:@/+=]", escaped) end
-    return "=" .. content
-  end
+  if kind == 98 then return "=" .. escape(content) end
   if kind == 4 then return format("%d.%d.%d.%d", byte(content, 1, 4)) end
   if kind == 6 then
     local octets = sub(content, 2)

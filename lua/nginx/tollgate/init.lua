@@ -7,6 +7,7 @@
 --   access_by_lua_block { require("tollgate").access() }
 --   header_filter_by_lua_block { require("tollgate").fields() }
 
+local answer = require "tollgate.answer"
 local gate = require "tollgate.gate"
 
 local error = error
@@ -28,7 +29,7 @@ end
 
 -- Adds the RateLimit fields to an answer.
 function _M.fields()
-  return gate.fields()
+  return answer.add_fields()
 end
 
 return _M

@@ -47,7 +47,7 @@ READERS.method = function(_, request)
 end
 
 READERS.header = function(part, request)
-  local first = request:lines(part.name)[1]
+  local first = request:line(part.name)
   return bytes(first and trim(first))
 end
 
@@ -117,7 +117,7 @@ function _M.find(policy, request, config)
   local wanted = policy.key
   for n = 1, #wanted do
     local part = wanted[n]
-    local found, why = READERS[part.by](part, request, config, policy)
+    local found, why = part.read(part, request, config, policy)
     if found then
       parts[n] = found
     elseif not missing or (why and not reason) then
@@ -128,9 +128,10 @@ function _M.find(policy, request, config)
   return parts
 end
 
--- True if our configuration may name this kind of part.
-function _M.knows(by)
-  return READERS[by] ~= nil
+-- The function that finds this kind of part: it takes the part, the request, the configuration and the policy. Nothing if there is
+-- no such kind.
+function _M.reader(by)
+  return READERS[by]
 end
 
 return _M

@@ -1,5 +1,6 @@
 -- The path of a request: the form that routes are compared with, and the paths that services read in different ways.
 
+local span = require "tollgate.span"
 local text = require "tollgate.text"
 
 local byte, find, format, gmatch, gsub = string.byte, string.find, string.format, string.gmatch, string.gsub
@@ -57,6 +58,21 @@ function _M.ambiguity(path)
     local dots = gsub(segment, "%%2e", ".")
     if dots == "." or dots == ".." then return "a segment of dots" end
   end
+end
+
+-- The bytes that are the same to all readers of a path; and those of them that no reader takes for others of another case.
+local PLAIN, SMALL = span.set "[%w%-_~!$&'()*+,=:@./]", span.set "[%l%d%-_~!$&'()*+,=:@./]"
+
+-- The length of a path that begins this target, if it has one form alone and no reader resolves it; nothing if a closer look is due.
+-- Nearly every path is such a one.
+function _M.plain_length(target, ignore_case)
+  local length = span.length(target, ignore_case and SMALL or PLAIN)
+  if length ~= #target and byte(target, length + 1) ~= 63 then return nil end
+  if byte(target, 1) ~= 47 or (length > 1 and byte(target, length) == 47) then return nil end
+  local doubled, dotted = find(target, "//", 1, true), find(target, "/.", 1, true)
+  -- Such ones in the query do not count.
+  if (doubled and doubled < length) or (dotted and dotted < length) then return nil end
+  return length
 end
 
 -- The path and the query of a target as it was sent; nothing if it is not a path.

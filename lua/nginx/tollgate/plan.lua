@@ -3,12 +3,19 @@
 local address = require "tollgate.address"
 local identity = require "tollgate.identity"
 local keys = require "tollgate.keys"
+local path = require "tollgate.path"
 local problem = require "tollgate.problem"
+local request = require "tollgate.request"
 local routes = require "tollgate.routes"
+local told = require "tollgate.told"
 
 local is_in = address.is_in
+local ngx = ngx
+local is_internal = ngx.req.is_internal
 
 local _M = {}
+
+local NO_CHARGES = {}
 
 -- True if the policy's conditions hold. GET includes HEAD.
 local function covers(policy, request, config)
@@ -29,8 +36,16 @@ end
 
 -- The identity as it stands in names; or nothing, if the policy lets the request pass; or nothing, the status and the body.
 local function payer(policy, request, config)
-  local parts, missing, why = keys.find(policy, request, config)
-  if parts then return identity.text(identity.canonical(parts)) end
+  local only = policy.only
+  local parts, missing, why
+  if only then
+    parts, why = only.read(only, request, config, policy)
+    if parts then return identity.text(identity.compact(parts)) end
+    missing = only
+  else
+    parts, missing, why = keys.find(policy, request, config)
+    if parts then return identity.text(identity.canonical(parts)) end
+  end
   local rule = policy.on_missing
   -- An identity that is there but ambiguous never passes: the service may read it.
   if rule == "share" or (rule == "pass" and why) then return "none" end
@@ -38,10 +53,30 @@ local function payer(policy, request, config)
   return nil, 403, problem.unidentified(missing.what, why)
 end
 
--- The charges of a request and the names of their states; or nothing, the status and the body of a refusal. The failure rule is
--- true if one of the policies refuses requests that cannot be decided.
-function _M.of(request, config)
-  local charges, names, words, count, denies = {}, {}, {}, 0, false
+-- The reason why services read the request in different ways; nothing if they do not.
+local function flaw(request, config)
+  if not request.is_plain and not config.allow_ambiguous_paths then
+    local what = path.ambiguity(request.raw)
+    if what then return "The path has " .. what .. ", and services read such paths in different ways." end
+  end
+  local headers = config.key_headers
+  for n = 1, #headers do
+    if request:is_doubled(headers[n]) then return "The field " .. headers[n] .. " is a key, and stands twice." end
+  end
+end
+
+-- All charges of two lists.
+local function joined(some, more)
+  local all = {}
+  for n = 1, #some do all[n] = some[n] end
+  for n = 1, #more do all[#some + n] = more[n] end
+  return all
+end
+
+-- The charges of a request and the names of their states; or nothing, the status and the body of a refusal. There are no charges
+-- if no policy asks for any. The failure rule is true if one of the policies refuses requests that cannot be decided.
+local function of(request, config)
+  local charges, names, count, denies = nil, nil, 0, false
   local policies = config.policies
   for n = 1, #policies do
     local policy = policies[n]
@@ -54,17 +89,34 @@ function _M.of(request, config)
         local tier = policy.tiers[policy.tier_of[who] or false] or policy.own
         -- A limit of 0.
         if tier.none and not policy.shadow then return nil, 403, problem.BLOCKED[403] end
-        local of_tier = tier.charges
-        for m = 1, #of_tier do
-          local charge = of_tier[m]
-          count = count + 1
-          charges[count], names[count], words[count] = charge, charge.head .. who, charge.bytes
+        local more = tier.charges
+        local width = #more
+        if width > 0 then
+          if count == 0 then
+            charges, names = more, { more[1].head .. who }
+          else
+            charges = joined(charges, more)
+            names[count + 1] = more[1].head .. who
+          end
+          for m = 2, width do names[count + m] = more[m].head .. who end
+          count = count + width
+          denies = denies or policy.denies
         end
-        denies = denies or (#of_tier > 0 and not policy.shadow and policy.on_failure == "deny")
       end
     end
   end
-  return charges, names, words, denies
+  return charges or NO_CHARGES, names, denies
+end
+
+-- What nginx is about to pass on: as `of` tells it.
+function _M.of_request(config)
+  -- The question about the main request, and about one that was redirected within nginx, has been asked.
+  if ngx.is_subrequest or (is_internal() and told.is_decided()) then return NO_CHARGES end
+  local asked = request.new(config.ignore_path_case)
+  if not asked then return nil, 400, problem.ambiguous("The target is not a path.") end
+  local why = flaw(asked, config)
+  if why then return nil, 400, problem.ambiguous(why) end
+  return of(asked, config)
 end
 
 return _M

@@ -1,25 +1,20 @@
 -- The question to Redis: one round trip for each request, over connections that are kept, and an answer within a deadline.
 --
 -- A call whose outcome is unknown is never sent again, and its connection is closed: a late reply would answer the next request.
+-- The wire is spoken here, since a general client takes as long for its tables as nginx for the rest of a request.
 
-local loaded, resty_redis = pcall(require, "resty.redis")
--- Debian's package has it under this name.
-if not loaded then resty_redis = require "nginx.redis" end
+local clock = require "tollgate.clock"
+local wire = require "tollgate.wire"
 
-local find, pairs, type, unpack = string.find, pairs, type, unpack
-local error, max, setmetatable, tonumber, tostring = error, math.max, setmetatable, tonumber, tostring
+local find, pairs, type = string.find, pairs, type
+local error, max, setmetatable, tostring = error, math.max, setmetatable, tostring
+local command, read = wire.command, wire.read
 local ngx = ngx
-local now, update_time = ngx.now, ngx.update_time
-
--- The compiler records what leads to a socket and gives it up at each yield, over and over: without it a question takes half
--- the time.
-jit.off(true, true)
+local tcp, update_time = ngx.socket.tcp, ngx.update_time
+local now = clock.seconds
 
 local _M = {}
 local METHODS = { __index = _M }
-
--- Version 0.27 leaves TLS to its user.
-local KNOWS_TLS = tonumber(resty_redis._VERSION) >= 0.28
 
 local KNOWN = {
   host = "string", port = "number", socket = "string", username = "string", password = "string", db = "number",
@@ -28,7 +23,7 @@ local KNOWN = {
 }
 
 -- A client of the Redis that `options` name, with this script.
-function _M.new(options, script, sha)
+function _M.new(options, script)
   for name, value in pairs(options) do
     if not KNOWN[name] then error("tollgate: redis has no option " .. tostring(name)) end
     if type(value) ~= KNOWN[name] then error("tollgate: redis." .. name .. " is not a " .. KNOWN[name]) end
@@ -40,97 +35,91 @@ function _M.new(options, script, sha)
     port = not options.socket and (options.port or 6379) or nil,
     options = options,
     script = script,
-    sha = sha,
-    deadline = (options.deadline_ms or 100) / 1000,
+    deadline_ms = options.deadline_ms or 100,
     keepalive_ms = options.keepalive_ms or 60000,
+    pool_size = options.pool_size or 64,
     connecting = {
       -- A kept connection is that of this user, to this database.
       pool = table.concat({ "tollgate", place, options.username or "", options.db or 0, tostring(options.tls) }, " "),
-      pool_size = options.pool_size or 64,
-      ssl = options.tls,
-      ssl_verify = options.tls_verify ~= false,
-      server_name = options.server_name or options.host,
     },
+    server_name = options.server_name or options.host,
   }
   return setmetatable(self, METHODS)
 end
 
--- The time that is left, for the next step.
-local function limit(connection, ends)
+-- Leaves the next step no more time than is left of all.
+local function limit(socket, ends)
   update_time()
-  connection:set_timeout(max((ends - now()) * 1000, 1))
+  socket:settimeout(max((ends - now()) * 1000, 1))
 end
 
-local function greet(self, connection, ends)
-  local options, connecting = self.options, self.connecting
-  if options.tls and not KNOWS_TLS then
-    local done, why = connection._sock:sslhandshake(false, connecting.server_name, connecting.ssl_verify)
-    if not done then return nil, why end
-  end
-  if options.password then
-    limit(connection, ends)
-    local done, why
-    if options.username then
-      done, why = connection:auth(options.username, options.password)
-    else
-      done, why = connection:auth(options.password)
-    end
-    if not done then return nil, why end
-  end
-  if options.db then
-    limit(connection, ends)
-    local done, why = connection:select(options.db)
-    if not done then return nil, why end
-  end
-  return true
-end
-
-local function connect(self, connection, ends)
-  limit(connection, ends)
-  local done, why
-  if self.port then
-    done, why = connection:connect(self.host, self.port, self.connecting)
-  else
-    done, why = connection:connect(self.host, self.connecting)
-  end
+-- One command of a new connection.
+local function tell(socket, ends, ...)
+  limit(socket, ends)
+  local done, why = socket:send(command(...))
   if not done then return nil, why end
-  if connection:get_reused_times() == 0 then return greet(self, connection, ends) end
-  return true
+  return read(socket)
 end
 
-local function call(self, connection, ends, keys, charges)
-  limit(connection, ends)
-  local count = #keys
-  if count == 1 then return connection:evalsha(self.sha, 1, keys[1], charges[1]) end
-  local words = {}
-  for n = 1, count do
-    words[n], words[count + n] = keys[n], charges[n]
+-- What a new connection begins with.
+local function greet(self, socket, ends)
+  local options = self.options
+  local done, why = true, nil
+  if options.tls then
+    limit(socket, ends)
+    done, why = socket:sslhandshake(false, self.server_name, options.tls_verify ~= false)
   end
-  return connection:evalsha(self.sha, count, unpack(words, 1, 2 * count))
+  if done and options.username then
+    done, why = tell(socket, ends, "AUTH", options.username, options.password or "")
+  elseif done and options.password then
+    done, why = tell(socket, ends, "AUTH", options.password)
+  end
+  if done and options.db then done, why = tell(socket, ends, "SELECT", tostring(options.db)) end
+  return done, why
 end
 
--- The reply about charges to these states; or nothing, and why.
-function _M.decide(self, keys, charges)
-  local connection, why = resty_redis:new()
-  if not connection then return nil, why end
-  update_time()
-  local ends = now() + self.deadline
+local function connect(self, socket)
+  if self.port then return socket:connect(self.host, self.port, self.connecting) end
+  return socket:connect(self.host, self.connecting)
+end
+
+local function ask(self, socket, question)
+  local begun = now()
+  local ends = begun + self.deadline_ms / 1000
+  socket:settimeout(self.deadline_ms)
+  local done, why = connect(self, socket)
+  if not done then return nil, why end
+  if socket:getreusedtimes() == 0 then
+    done, why = greet(self, socket, ends)
+    if not done then return nil, why end
+  end
+  if now() ~= begun then limit(socket, ends) end
+  done, why = socket:send(question)
+  if not done then return nil, why end
+  if now() ~= begun then limit(socket, ends) end
   local reply
-  reply, why = connect(self, connection, ends)
-  if reply then
-    reply, why = call(self, connection, ends, keys, charges)
-    -- This answer proves that the script did not run.
-    if reply == false and find(why, "NOSCRIPT", 1, true) == 1 then
-      limit(connection, ends)
-      reply, why = connection:script("load", self.script)
-      if reply then reply, why = call(self, connection, ends, keys, charges) end
-    end
+  reply, why = read(socket)
+  -- This answer proves that the script did not run.
+  if reply == false and find(why, "NOSCRIPT", 1, true) == 1 then
+    done, why = tell(socket, ends, "SCRIPT", "LOAD", self.script)
+    if not done then return nil, why end
+    limit(socket, ends)
+    done, why = socket:send(question)
+    if not done then return nil, why end
+    reply, why = read(socket)
   end
+  return reply, why
+end
+
+-- The reply to a question; or nothing, and why.
+function _M.decide(self, question)
+  local socket = tcp()
+  local reply, why = ask(self, socket, question)
   if not reply then
-    connection:close()
+    socket:close()
     return nil, why
   end
-  connection:set_keepalive(self.keepalive_ms, self.connecting.pool_size)
+  socket:setkeepalive(self.keepalive_ms, self.pool_size)
   return reply
 end
 

@@ -1,8 +1,9 @@
--- The head of the request that nginx is about to pass on, as it was sent. Each part is looked for when it is asked for.
+-- The head of the request that nginx is about to pass on, as it was sent.
 
 local client = require "tollgate.client"
 local path = require "tollgate.path"
 
+local find, sub = string.find, string.sub
 local rawget, setmetatable, type = rawget, setmetatable, type
 local ngx = ngx
 local get_headers, get_method = ngx.req.get_headers, ngx.req.get_method
@@ -13,25 +14,47 @@ local METHODS = { __index = _M }
 
 local NONE = {}
 
+-- The query of a target whose path ends here. Fragments are no part of it.
+local function query_of(target, length)
+  if #target == length then return nil end
+  local hash = find(target, "#", length + 2, true)
+  return sub(target, length + 2, hash and hash - 1 or -1)
+end
+
 -- The request; nothing if its target is not a path.
 function _M.new(ignore_case)
-  local target = var.request_uri
+  local target, method, headers = var.request_uri, get_method(), get_headers(0)
+  local length = path.plain_length(target, ignore_case)
+  if length then
+    local raw = sub(target, 1, length)
+    return setmetatable({
+      method = method, raw = raw, query = query_of(target, length), form = raw, is_plain = true, headers = headers,
+    }, METHODS)
+  end
   local raw, query = path.split(target)
   if not raw then return nil end
   local form, tidied = path.forms(raw, ignore_case)
   return setmetatable({
-    method = get_method(), raw = raw, query = query, form = form, tidied = tidied,
+    method = method, raw = raw, query = query, form = form, tidied = tidied, headers = headers,
   }, METHODS)
+end
+
+-- The first line of a header field; nothing if there is none. `name` is in lower case.
+function _M.line(self, name)
+  local value = rawget(self.headers, name)
+  if type(value) == "table" then value = value[1] end
+  if value == true then return "" end
+  return value
+end
+
+-- True if a header field has several lines.
+function _M.is_doubled(self, name)
+  return type(rawget(self.headers, name)) == "table"
 end
 
 -- The lines of a header field, in their order. `name` is in lower case.
 function _M.lines(self, name)
-  local headers = self.headers
-  if not headers then
-    headers = get_headers(0)
-    self.headers = headers
-  end
-  local value = rawget(headers, name)
+  local value = rawget(self.headers, name)
   if value == nil then return NONE end
   if type(value) == "table" then return value end
   return { value == true and "" or value }

@@ -5,8 +5,14 @@ local lower, rep, tonumber = string.lower, string.rep, tonumber
 
 local _M = {}
 
+-- True for the blanks of ASCII.
+local function is_blank(letter)
+  return letter == 32 or (letter ~= nil and letter >= 9 and letter <= 13 and letter ~= 11)
+end
+
 -- The blanks of ASCII around a text do not count.
 function _M.trim(text)
+  if not is_blank(byte(text, 1)) and not is_blank(byte(text, -1)) then return text end
   local first = find(text, "[^ \t\n\f\r]")
   if not first then return "" end
   local last = #text

@@ -13,6 +13,8 @@ mod client;
 mod guide;
 mod odd;
 mod outages;
+mod pace;
 mod readings;
+mod redirects;
 mod served;
 mod vectors;

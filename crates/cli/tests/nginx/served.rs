@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::to_bytes;
 use axum::extract::Request;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -55,6 +56,8 @@ impl Reached {
             let reached = reached.clone();
             async move {
                 let line = format!("{} {}", request.method(), request.uri());
+                // A service that leaves a part of a body closes the connection, and nginx may see that before the answer.
+                let _whole = to_bytes(request.into_body(), 1 << 20).await;
                 reached.0.lock().unwrap().push(line);
                 "served"
             }
@@ -99,7 +102,52 @@ pub(crate) fn convert(arguments: &[&str]) -> (Option<i32>, String) {
 pub(crate) struct Gate {
     pub(crate) nginx: Nginx,
     pub(crate) reached: Reached,
-    folder: TempDir,
+    written: Written,
+}
+
+/// The file of limits, and the one that nginx reads.
+#[derive(Debug)]
+pub(crate) struct Written(TempDir);
+
+impl Written {
+    pub(crate) fn new(limits: &str) -> Self {
+        let written = Self(tempfile::tempdir().unwrap());
+        written.write(limits);
+        written
+    }
+
+    /// Writes both anew.
+    fn write(&self, limits: &str) {
+        let (toml, json) = (self.0.path().join("limits.toml"), self.json());
+        fs::write(&toml, limits).unwrap();
+        let (toml, json) = (toml.to_str().unwrap(), json.to_str().unwrap());
+        assert_eq!(convert(&[toml, "--output", json]), (Some(0), String::new()));
+    }
+
+    fn json(&self) -> PathBuf {
+        self.0.path().join("nginx.json")
+    }
+}
+
+/// The configuration of the page, for this file and this Redis. These words are others in it, and some always are.
+pub(crate) fn configuration(
+    written: &Written,
+    redis: &Standalone,
+    words: &[(&str, &str)],
+) -> String {
+    let (json, port) = (written.json(), format!("port = {}", redis.port()));
+    let usual = [
+        ("/usr/share/tollgate/nginx", MODULE),
+        ("/etc/tollgate/nginx.json", json.to_str().unwrap()),
+        ("port = 6379", &port),
+        ("listen 80;", "listen {listen};"),
+    ];
+    let mut text = example("nginx");
+    for (page, test) in usual.iter().chain(words) {
+        assert!(text.contains(page), "the page has {page}");
+        text = text.replace(page, test);
+    }
+    text
 }
 
 impl Gate {
@@ -109,33 +157,17 @@ impl Gate {
         redis: &Standalone,
         words: &[(&str, &str)],
     ) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (toml, json) = (
-            folder.path().join("limits.toml"),
-            folder.path().join("nginx.json"),
-        );
-        fs::write(&toml, limits).unwrap();
-        write(&toml, &json);
+        let written = Written::new(limits);
         let reached = Reached::default();
-        let behind = serve(reached.app()).await;
-        let (port, behind) = (format!("port = {}", redis.port()), behind.to_string());
-        let mut text = example("nginx");
-        let usual = [
-            ("/usr/share/tollgate/nginx", MODULE),
-            ("/etc/tollgate/nginx.json", json.to_str().unwrap()),
-            ("port = 6379", &port),
-            ("127.0.0.1:8080", &behind),
-            ("listen 80;", "listen {listen};"),
-        ];
-        for (page, test) in usual.iter().chain(words) {
-            assert!(text.contains(page), "the page has {page}");
-            text = text.replace(page, test);
-        }
+        let behind = serve(reached.app()).await.to_string();
+        // These words may have the address, too.
+        let words = [words, &[("127.0.0.1:8080", &behind)]].concat();
+        let text = configuration(&written, redis, &words);
         let start = move || Nginx::start_with_lua(&text);
         Self {
             nginx: tokio::task::spawn_blocking(start).await.unwrap(),
             reached,
-            folder,
+            written,
         }
     }
 
@@ -155,14 +187,12 @@ impl Gate {
 
     /// The file that nginx reads.
     pub(crate) fn json(&self) -> PathBuf {
-        self.folder.path().join("nginx.json")
+        self.written.json()
     }
 
     /// Writes that file anew, by these limits.
     pub(crate) fn write(&self, limits: &str) {
-        let toml = self.folder.path().join("limits.toml");
-        fs::write(&toml, limits).unwrap();
-        write(&toml, &self.json());
+        self.written.write(limits);
     }
 
     /// Has nginx read it again.
@@ -198,10 +228,4 @@ impl Gate {
             tokio::task::yield_now().await;
         }
     }
-}
-
-/// The file for nginx.
-pub(crate) fn write(toml: &Path, json: &Path) {
-    let (toml, json) = (toml.to_str().unwrap(), json.to_str().unwrap());
-    assert_eq!(convert(&[toml, "--output", json]), (Some(0), String::new()));
 }

@@ -8,11 +8,10 @@ for line in io.lines() do
   if not charges then
     print(identity.text(identity.canonical { identity.unhex(line) }))
   else
-    local decision = reply.read(text, tonumber(charges))
-    local numbers = { decision.outcome, decision.charge, decision.retry_after }
-    for _, charge in ipairs(decision) do
-      assert(charge.passes == (charge.verdict == 1))
-      for _, name in ipairs { "verdict", "remaining", "reset", "wait" } do numbers[#numbers + 1] = charge[name] end
+    local read = reply.read(text, tonumber(charges))
+    local numbers = { read[reply.OUTCOME], read[reply.CHARGE], read[reply.RETRY_AFTER] }
+    for charge = 1, tonumber(charges) do
+      for _, number in ipairs { reply.of(read, charge) } do numbers[#numbers + 1] = number end
     end
     for n, number in ipairs(numbers) do numbers[n] = ("%d"):format(number) end
     print(table.concat(numbers, " "))
