@@ -1,6 +1,6 @@
-//! The processor's time that a worker of nginx takes for a request, in one run that takes turns: without Redis, with a bare `GET` to
-//! Redis, and with the Lua module. It starts everything itself, with the configuration of `lua/nginx/README.md`, and prints the table
-//! of that page.
+//! The processor's time that a worker of nginx takes for a request, in one run that takes turns: without Redis, with a bare `GET`
+//! to Redis, and with the Lua module. It starts everything itself, with the configuration of `lua/nginx/README.md`, and prints a
+//! table.
 //!
 //! ```text
 //! cargo build -p tollgate-cli && cargo run -p tollgate-cli --example nginx

@@ -14,7 +14,7 @@ local METHODS = { __index = _M }
 
 local NONE = {}
 
--- The query of a target whose path ends here. Fragments are no part of it.
+-- The query of a target whose path ends here. A fragment does not belong to it.
 local function query_of(target, length)
   if #target == length then return nil end
   local hash = find(target, "#", length + 2, true)

@@ -1,5 +1,5 @@
-//! The work of nginx for a request, beside that of the same nginx with a bare `GET` to Redis for each request: by instructions, which
-//! no other load changes. `examples/nginx.rs` measures the time.
+//! The work of nginx for a request, beside that of the same nginx with a bare `GET` to Redis for each request: by instructions,
+//! which no other load changes. `examples/nginx.rs` measures the time.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
