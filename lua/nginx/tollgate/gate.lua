@@ -39,8 +39,7 @@ function _M.new(options)
   }, METHODS)
 end
 
-local function undecided(self, why, denies)
-  self.health:failed(why)
+local function undecided(denies)
   if denies then return answer.refuse(503, problem.UNDECIDED) end
   told.decide()
 end
@@ -51,15 +50,18 @@ function _M.access(self)
   if not charges then return answer.refuse(names, denies) end
   local count = #charges
   if count == 0 then return end
-  local text, problem_with_redis = self.redis:decide(question.of(self.question, charges, names))
-  if not text then return undecided(self, problem_with_redis, denies) end
-  local read = reply.read(text, count)
-  local outcome = read and read[OUTCOME]
-  if outcome ~= ADMITTED and outcome ~= DENIED then
-    return undecided(self, read and "the state " .. tostring(names[read[CHARGE]]) .. " is not one of Tollgate's" or
-      "the reply is not one of the script", denies)
+  local text, why = self.redis:decide(question.of(self.question, charges, names))
+  local read = text and reply.read(text, count)
+  if not read then
+    self.health:failed(why or "the reply is not one of the script")
+    return undecided(denies)
   end
   self.health:decided()
+  local outcome = read[OUTCOME]
+  if outcome ~= ADMITTED and outcome ~= DENIED then
+    self.health:met_stranger(tostring(names[read[CHARGE]]))
+    return undecided(denies)
+  end
   if outcome == DENIED then return answer.deny(charges, read) end
   answer.admit(charges, read)
 end

@@ -19,6 +19,18 @@ function _M.failed(self, why)
   self.undecided = self.undecided + 1
 end
 
+-- A state that is not ours fails the requests that need it, and no others: it has a line of its own, once in so many seconds.
+local QUIET = 60
+
+function _M.met_stranger(self, name)
+  local time = now()
+  self.strangers = (self.strangers or 0) + 1
+  if self.met_at and time - self.met_at < QUIET then return end
+  log(ERR, format("tollgate: the state %s is not one of Tollgate's, and each policy's on_failure acts for requests that need it" ..
+    " (%d such requests so far)", name, self.strangers))
+  self.met_at = time
+end
+
 function _M.decided(self)
   if self.undecided == 0 then return end
   log(WARN, format("tollgate: Redis decides again; %d requests were undecided in %.1f s", self.undecided, now() - self.since))

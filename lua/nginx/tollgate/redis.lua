@@ -3,6 +3,7 @@
 -- A call whose outcome is unknown is never sent again, and its connection is closed: a late reply would answer the next request.
 -- The wire is spoken here, since a general client takes as long for its tables as nginx for the rest of a request.
 
+local breaker = require "tollgate.breaker"
 local clock = require "tollgate.clock"
 local wire = require "tollgate.wire"
 
@@ -44,6 +45,7 @@ function _M.new(options, script)
     },
     server_name = options.server_name or options.host,
   }
+  self.breaker = breaker.new(self.deadline_ms / 1000)
   return setmetatable(self, METHODS)
 end
 
@@ -91,7 +93,7 @@ local function ask(self, socket, question)
   if not done then return nil, why end
   if socket:getreusedtimes() == 0 then
     done, why = greet(self, socket, ends)
-    if not done then return nil, why end
+    if not done then return done, why end
   end
   if now() ~= begun then limit(socket, ends) end
   done, why = socket:send(question)
@@ -102,7 +104,7 @@ local function ask(self, socket, question)
   -- This answer proves that the script did not run.
   if reply == false and find(why, "NOSCRIPT", 1, true) == 1 then
     done, why = tell(socket, ends, "SCRIPT", "LOAD", self.script)
-    if not done then return nil, why end
+    if not done then return done, why end
     limit(socket, ends)
     done, why = socket:send(question)
     if not done then return nil, why end
@@ -111,10 +113,17 @@ local function ask(self, socket, question)
   return reply, why
 end
 
--- The reply to a question; or nothing, and why.
+-- The reply to a question; or nothing, and why. An error of Redis is an answer.
 function _M.decide(self, question)
+  if not self.breaker:lets_ask() then return nil, "it did not answer before" end
   local socket = tcp()
   local reply, why = ask(self, socket, question)
+  if reply == nil then
+    self.breaker:failed()
+    socket:close()
+    return nil, why
+  end
+  self.breaker:answered()
   if not reply then
     socket:close()
     return nil, why

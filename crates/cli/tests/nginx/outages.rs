@@ -1,8 +1,12 @@
 //! Redis that is stopped, restarted, flushed or too slow.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use tollgate_testkit::Standalone;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tollgate_testkit::{Standalone, Tls};
 
 use crate::client::{Ask, status};
 use crate::served::{Gate, PATIENCE};
@@ -135,6 +139,134 @@ async fn a_server_that_does_not_answer_costs_no_more_than_the_deadline() {
     );
 }
 
+/// A server that takes connections, counts them, and never answers.
+async fn hung() -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok(accepted) = listener.accept().await {
+            kept.push(accepted);
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    (port, count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_three_questions_without_an_answer_requests_do_not_wait_for_a_server_that_hangs() {
+    let (port, asked) = hung().await;
+    let redis = Standalone::start();
+    let words = [
+        ("worker_processes 2", "worker_processes 1"),
+        ("deadline_ms = 250", "deadline_ms = 50"),
+        (
+            &*format!("port = {}", redis.port()),
+            &format!("port = {port}"),
+        ),
+    ];
+    let gate = Gate::start_with(LIMITS, &redis, &words).await;
+    let start = Instant::now();
+    for _ in 0..50 {
+        assert_eq!(status(gate.address(), "GET /open").await, 200);
+        assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    }
+    // Then one question in each second, and no more.
+    let seconds = usize::try_from(start.elapsed().as_secs()).unwrap();
+    let asked = asked.load(Ordering::SeqCst);
+    assert!((3..=4 + seconds).contains(&asked), "{asked} in {seconds} s");
+    assert_eq!(gate.reached.count(), 50);
+    assert_eq!(lines(&gate, AWAY), 1, "{}", gate.nginx.log());
+
+    // Many at once are no more questions.
+    let mut all = JoinSet::new();
+    for _ in 0..50 {
+        let address = gate.address();
+        all.spawn(async move { status(address, "GET /closed").await });
+    }
+    assert!(all.join_all().await.iter().all(|status| *status == 503));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_decides_again_without_a_reload() {
+    let mut redis = Standalone::start();
+    let gate = start(&redis).await;
+    redis.kill();
+    for _ in 0..20 {
+        assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    }
+    redis.restart();
+    gate.until("GET /closed", 200).await;
+    for _ in 0..2 {
+        assert_eq!(status(gate.address(), "GET /closed").await, 200);
+    }
+    assert_eq!(status(gate.address(), "GET /closed").await, 429);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_is_asked_over_a_socket_of_its_host() {
+    let redis = Standalone::start();
+    let socket = format!("socket = \"{}\"", redis.socket().display());
+    let words = [
+        (
+            &*format!("host = \"127.0.0.1\", port = {}", redis.port()),
+            &*socket,
+        ),
+        ("deadline_ms = 250", "deadline_ms = 10000"),
+    ];
+    let gate = Gate::start_with(LIMITS, &redis, &words).await;
+    for expected in [200, 200, 200, 429] {
+        assert_eq!(status(gate.address(), "GET /closed").await, expected);
+    }
+    let clients = redis.command(&["CLIENT", "LIST"]);
+    assert!(!clients.contains(" laddr=127.0.0.1:"), "{clients}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_is_asked_over_tls_and_only_if_its_certificate_is_right() {
+    let tls = Tls::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("authority.pem");
+    std::fs::write(&file, tls.authority()).unwrap();
+    let server = &tls.server;
+    let plain = format!("host = \"127.0.0.1\", port = {}", server.port());
+    let url = tls.url();
+    let port = url.trim_end_matches('/').rsplit(':').next().unwrap();
+    let ask = |options: &str| {
+        format!(
+            "host = \"127.0.0.1\", port = {}, tls = true, {options}",
+            port
+        )
+    };
+    let trusted = format!(
+        "lua_ssl_trusted_certificate {};\n    lua_socket_log_errors off;",
+        file.display()
+    );
+    let name = "server_name = \"localhost\"";
+    let cases = [
+        (name, true, 200),
+        (name, false, 503),
+        ("server_name = \"other.example\"", true, 503),
+        ("tls_verify = false", false, 200),
+    ];
+    for (options, is_trusted, expected) in cases {
+        let mut words = vec![
+            (&*plain, ask(options)),
+            ("deadline_ms = 250", "deadline_ms = 10000".to_owned()),
+        ];
+        if is_trusted {
+            words.push(("lua_socket_log_errors off;", trusted.clone()));
+        }
+        let words: Vec<_> = words.iter().map(|(page, word)| (*page, &**word)).collect();
+        let gate = Gate::start_with(LIMITS, server, &words).await;
+        let found = status(gate.address(), "GET /closed").await;
+        assert_eq!(found, expected, "{options}: {}", gate.nginx.log());
+        let _said = server.command(&["FLUSHALL"]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_that_is_not_one_of_ours_is_a_failure_and_stays() {
     let redis = Standalone::start();
@@ -144,6 +276,22 @@ async fn a_state_that_is_not_one_of_ours_is_a_failure_and_stays() {
     assert_eq!(status(gate.address(), "GET /open").await, 200);
     let kind = redis.command(&["TYPE", "tollgate:closed:0/g:127.0.0.1"]);
     assert_eq!(kind, "+list\r\n");
+    // Requests that are decided in between end no spell: one line says it.
+    for _ in 0..3 {
+        assert_eq!(status(gate.address(), "GET /closed").await, 503);
+        let _decided = status(gate.address(), "GET /open").await;
+    }
+    let stranger = "the state tollgate:closed:0/g:127.0.0.1 is not one of Tollgate's";
+    assert_eq!(
+        (
+            lines(&gate, stranger),
+            lines(&gate, AWAY),
+            lines(&gate, BACK)
+        ),
+        (1, 0, 0),
+        "{}",
+        gate.nginx.log()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
