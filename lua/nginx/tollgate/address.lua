@@ -49,6 +49,8 @@ local function v6(text)
   return head .. rep("\0", 16 - #head - #tail) .. tail
 end
 
+_M.v6 = v6
+
 local MAPPED, NAT64 = rep("\0", 10) .. "\255\255", "\0\100\255\155" .. rep("\0", 8)
 
 -- The IPv4 address that an IPv6 address stands for, or the address itself.

@@ -1,6 +1,7 @@
 -- The file that `tollgate nginx` has made of limits. It is read once, when nginx starts or reloads.
 
 local address = require "tollgate.address"
+local host = require "tollgate.host"
 local identity = require "tollgate.identity"
 local keys = require "tollgate.keys"
 local question = require "tollgate.question"
@@ -63,6 +64,7 @@ local function prepare(file, policy, ignore_case)
   policy.methods = set(policy.methods)
   policy.exempt_methods = set(policy.exempt_methods)
   policy.exempt_networks = #policy.exempt_networks > 0 and networks(policy.exempt_networks) or nil
+  policy.hosts = #policy.hosts > 0 and host.set(policy.hosts) or nil
   policy.exempt_keys = identities(policy.exempt_keys)
   policy.blocked_keys = identities(policy.blocked_keys)
   policy.tier_of = identities(policy.tier_of)

@@ -7,6 +7,7 @@ local address = require "tollgate.address"
 local body = require "tollgate.body"
 local cookie = require "tollgate.cookie"
 local form = require "tollgate.form"
+local host = require "tollgate.host"
 local json = require "tollgate.json"
 local reading = require "tollgate.reading"
 local routes = require "tollgate.routes"
@@ -49,6 +50,11 @@ end
 READERS.header = function(part, request)
   local first = request:line(part.name)
   return bytes(first and trim(first))
+end
+
+READERS.host = function(_, request)
+  local found, is_said = host.of(request)
+  return bytes(found, not found and is_said and "it can be read in several ways, or in none" or nil)
 end
 
 READERS.cookie = function(part, request)

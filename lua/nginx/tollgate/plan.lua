@@ -1,6 +1,7 @@
 -- From a request to its charges: the policies that cover it, the identity of each, and its tier.
 
 local address = require "tollgate.address"
+local host = require "tollgate.host"
 local identity = require "tollgate.identity"
 local keys = require "tollgate.keys"
 local path = require "tollgate.path"
@@ -22,6 +23,7 @@ local function covers(policy, request, config)
   if policy.has_routes and not routes.any_covers(policy.routes, request.form, request.tidied) then return false end
   -- Other forms of a path widen what is covered, and never what is exempt.
   if policy.has_exempt_routes and routes.any_covers(policy.exempt_routes, request.raw) then return false end
+  if policy.hosts and not host.is_any(request, policy.hosts) then return false end
   local method = request.method
   local other = method == "HEAD" and "GET" or method
   local methods, exempt = policy.methods, policy.exempt_methods

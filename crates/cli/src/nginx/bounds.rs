@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use tollgate::config::{
-    ClientAddressConfig, CostConfig, EntryConfig, KeyConfig, LimiterConfig, PolicyConfig,
-    ProxiesConfig, TierSource,
+    CostConfig, EntryConfig, KeyConfig, LimiterConfig, PolicyConfig, TierSource,
 };
 use tollgate::{OnFailure, Quota, Unit};
 
@@ -75,17 +74,6 @@ pub(super) fn beyond(config: &LimiterConfig) -> Vec<Beyond> {
     if config.exempt_health_checks {
         add("exempt_health_checks", FORMS_OF_REQUESTS);
     }
-    match &config.client_address {
-        ClientAddressConfig::Forwarded(_) => add(
-            "client_address",
-            "nginx reads x-forwarded-for, or one header, and not forwarded",
-        ),
-        ClientAddressConfig::XForwardedFor(ProxiesConfig::Hops(_)) => add(
-            "client_address",
-            "a number of hops is another one at nginx than at the services behind it: name the networks of your proxies",
-        ),
-        _ => {}
-    }
     let mut names = HashSet::new();
     let mut charged = 0;
     for policy in config.policies.iter().filter(|policy| !policy.on_demand) {
@@ -127,12 +115,6 @@ fn reasons(policy: &PolicyConfig) -> Vec<(&'static str, String)> {
             found.push((field, reason.to_owned()));
         }
     };
-    add(
-        "hosts",
-        !policy.hosts.is_empty(),
-        "services read the host of a request in more ways than nginx: leave it out, and call the module in the `server` blocks of \
-         these hosts alone",
-    );
     add(
         "grpc",
         !policy.grpc.is_empty(),
@@ -228,6 +210,7 @@ fn beyond_key(key: &KeyConfig, policy: &PolicyConfig) -> Option<String> {
     let reason = match key {
         KeyConfig::ByClientIp
         | KeyConfig::ByGlobal
+        | KeyConfig::ByHost
         | KeyConfig::ByMethod
         | KeyConfig::ByBearerToken
         | KeyConfig::ByHeader(_)
@@ -248,7 +231,6 @@ fn beyond_key(key: &KeyConfig, policy: &PolicyConfig) -> Option<String> {
                 )),
             };
         }
-        KeyConfig::ByHost => "services read the host of a request in more ways than nginx",
         KeyConfig::ByMatchedRoute => "nginx does not know the routes of your services",
         KeyConfig::ByBasicUser => "nginx does not read the user of basic authorization",
         KeyConfig::ByRegistered(_) => IN_THE_SERVICE,

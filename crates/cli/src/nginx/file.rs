@@ -45,11 +45,15 @@ struct Client {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     networks: Vec<String>,
+    /// The number of proxies, in place of their networks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hops: Option<u8>,
 }
 
 #[derive(Debug, Serialize)]
 struct WrittenPolicy {
     name: String,
+    hosts: Vec<String>,
     routes: Vec<Vec<Segment>>,
     exempt_routes: Vec<Vec<Segment>>,
     methods: Vec<String>,
@@ -139,21 +143,36 @@ pub(super) fn written(limits: &Limits, terms: &Terms<'_>) -> Result<File, String
 
 fn client(address: &ClientAddressConfig) -> Client {
     match address {
-        ClientAddressConfig::XForwardedFor(ProxiesConfig::Networks(networks)) => Client {
-            by: "x-forwarded-for",
-            name: Some("x-forwarded-for".to_owned()),
-            networks: networks.clone(),
-        },
+        ClientAddressConfig::XForwardedFor(proxies) => walked("x-forwarded-for", proxies),
+        ClientAddressConfig::Forwarded(proxies) => walked("forwarded", proxies),
         ClientAddressConfig::OneHeader { name, networks } => Client {
             by: "header",
             name: Some(name.to_ascii_lowercase()),
             networks: networks.clone(),
+            hops: None,
         },
         _ => Client {
             by: "peer",
             name: None,
             networks: Vec::new(),
+            hops: None,
         },
+    }
+}
+
+/// A field that proxies append to.
+fn walked(name: &'static str, proxies: &ProxiesConfig) -> Client {
+    let (networks, hops) = match proxies {
+        ProxiesConfig::Networks(networks) => (networks.clone(), None),
+        ProxiesConfig::Hops(hops) => (Vec::new(), Some(*hops)),
+        // Nothing is believed of proxies of a new kind.
+        _ => (Vec::new(), None),
+    };
+    Client {
+        by: name,
+        name: Some(name.to_owned()),
+        networks,
+        hops,
     }
 }
 
@@ -180,6 +199,7 @@ fn written_policy(
     let tier_of = built.tier_of.iter();
     Ok(WrittenPolicy {
         name: policy.name.clone(),
+        hosts: policy.hosts.clone(),
         routes: patterns(&built.routes),
         exempt_routes: patterns(&built.exempt_routes),
         methods: policy.methods.clone(),
@@ -251,6 +271,7 @@ fn parts(key: &KeyConfig) -> Vec<Part> {
     vec![match key {
         KeyConfig::All(keys) => return keys.iter().flat_map(parts).collect(),
         KeyConfig::ByGlobal => plain("global", ""),
+        KeyConfig::ByHost => plain("host", "host"),
         KeyConfig::ByMethod => plain("method", ""),
         KeyConfig::ByBearerToken => plain("bearer-token", "bearer token"),
         KeyConfig::ByHeader(name) => named("header", "header", &name.to_ascii_lowercase()),

@@ -28,6 +28,7 @@ impl Answer {
 pub(crate) struct Ask {
     from: Ipv4Addr,
     line: Vec<u8>,
+    host: String,
     fields: Vec<u8>,
     body: Vec<u8>,
 }
@@ -38,8 +39,9 @@ impl fmt::Debug for Ask {
             |bytes: &[u8]| String::from_utf8_lossy(bytes.get(..200).unwrap_or(bytes)).into_owned();
         write!(
             f,
-            "{} {:?} {:?}",
+            "{} {:?} {:?} {:?}",
             text(&self.line),
+            self.host,
             text(&self.fields),
             text(&self.body)
         )
@@ -52,6 +54,7 @@ impl Ask {
         Self {
             from: Ipv4Addr::LOCALHOST,
             line: line.as_ref().to_vec(),
+            host: "shop".to_owned(),
             fields: Vec::new(),
             body: Vec::new(),
         }
@@ -60,6 +63,12 @@ impl Ask {
     pub(crate) fn from(self, last: u8) -> Self {
         let from = Ipv4Addr::new(127, 0, 0, last);
         Self { from, ..self }
+    }
+
+    /// For this host.
+    pub(crate) fn host(self, host: &str) -> Self {
+        let host = host.to_owned();
+        Self { host, ..self }
     }
 
     pub(crate) fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
@@ -96,7 +105,8 @@ impl Ask {
         socket.bind(SocketAddr::from((self.from, 0))).unwrap();
         let mut connection = socket.connect(to).await.unwrap();
         let mut request = self.line.clone();
-        request.extend_from_slice(b" HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n");
+        let head = format!(" HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.host);
+        request.extend_from_slice(head.as_bytes());
         request.extend_from_slice(&self.fields);
         request.extend_from_slice(b"\r\n");
         request.extend_from_slice(&self.body);

@@ -234,12 +234,7 @@ async fn redis_is_asked_over_tls_and_only_if_its_certificate_is_right() {
     let plain = format!("host = \"127.0.0.1\", port = {}", server.port());
     let url = tls.url();
     let port = url.trim_end_matches('/').rsplit(':').next().unwrap();
-    let ask = |options: &str| {
-        format!(
-            "host = \"127.0.0.1\", port = {}, tls = true, {options}",
-            port
-        )
-    };
+    let ask = |options: &str| format!("host = \"127.0.0.1\", port = {port}, tls = true, {options}");
     let trusted = format!(
         "lua_ssl_trusted_certificate {};\n    lua_socket_log_errors off;",
         file.display()
