@@ -77,7 +77,7 @@ local function forwarded_for(element)
   return found
 end
 
--- Gives the values of a line one by one, the last one first; false for an element without one. Empty elements are none, as of every
+-- Gives the values of a line one by one, the last one first; false for an element without one. No element is empty, as of every
 -- list in HTTP.
 function _M.from_the_right(line)
   local left = #line
