@@ -66,7 +66,7 @@ end
 local tightest, tightest_wait, tightest_left, tightest_of, longest = 0, 0, 0, 1, 0
 for c, charge in ipairs(charges) do
   local quota, mode, state = charge.quota, charge.mode, states[c]
-  -- What was taken has passed, and is no longer asked for.
+  -- A charge that was taken has passed, and is no longer asked for.
   local is_taken = mode == ENFORCE and open or mode == SHADOW and not charge.is_denied and not charge.is_spared
   local remaining, reset, wait = charge.stands(state, quota, is_taken and 0 or charge.cost)
   told[c] = ('%d %d %d %d'):format(wait == 0 and PASSES or REFUSED, remaining, reset, wait)

@@ -17,8 +17,8 @@ use crate::outputs;
 
 /// Turns a file of limits into the file that Tollgate's Lua module for nginx reads.
 ///
-/// What nginx cannot do makes the command fail: it names each policy, with the reason. Exit codes: 0 the file is written; 1 a file
-/// is invalid, cannot be read or written, or asks for what nginx cannot do; 2 the arguments make no sense.
+/// The command fails, and names each policy with the reason, if nginx cannot do what the file asks for. Exit codes: 0 the file is
+/// written; 1 a file is invalid, cannot be read or written, or asks for what nginx cannot do; 2 the arguments make no sense.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

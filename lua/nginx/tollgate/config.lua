@@ -41,7 +41,8 @@ end
 local function prepare_charges(tier)
   local members = {}
   for _, charge in ipairs(tier.charges) do
-    charge.asked = question.charge(identity.unhex(charge.bytes))
+    charge.bytes = identity.unhex(charge.bytes)
+    if not charge.starts then charge.asked = question.charge(charge.bytes) end
     if charge.mode == "enforce" and not charge.ban then members[#members + 1] = charge.member end
   end
   tier.charges.members = concat(members, ", ")

@@ -239,7 +239,7 @@ local function list_at(document, at, path, depth)
   end
 end
 
--- What stands at `at`: the identity at the end of the path, or a reason why there is none; and the place behind the value.
+-- The value at `at`: the identity at the end of the path, or a reason why there is none; and the place behind the value.
 function value_at(document, at, path, depth)
   local is_wanted = path[depth] == nil
   local sign = byte(document, at)

@@ -110,7 +110,7 @@ local function of(request, config)
   return charges or NO_CHARGES, names, denies
 end
 
--- What nginx is about to pass on: as `of` tells it.
+-- The charges of the request that nginx is about to pass on, as `of` tells them.
 function _M.of_request(config)
   -- The question about the main request, and about one that was redirected within nginx, has been asked.
   if ngx.is_subrequest or (is_internal() and told.is_decided()) then return NO_CHARGES end

@@ -63,7 +63,7 @@ local function tell(socket, ends, ...)
   return read(socket)
 end
 
--- What a new connection begins with.
+-- The beginning of a new connection.
 local function greet(self, socket, ends)
   local options = self.options
   local done, why = true, nil

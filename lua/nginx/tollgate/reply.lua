@@ -37,7 +37,7 @@ function _M.read(text, charges)
   return numbers
 end
 
--- What a reply says about a charge: its verdict, what remains, and the times until all of it does and until the charge passes.
+-- The numbers of a charge: its verdict, what remains, and the times until all of it does and until the charge passes.
 function _M.of(read, charge)
   local at = HEAD + WIDTH * (charge - 1)
   return read[at + 1], read[at + 2], read[at + 3], read[at + 4]

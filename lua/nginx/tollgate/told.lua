@@ -1,4 +1,4 @@
--- What was decided about a request, in nginx's variable $tollgate. It outlives an internal redirect, as ngx.ctx does not, so that a
+-- The decision about a request, in nginx's variable $tollgate. It outlives an internal redirect, as ngx.ctx does not, so that a
 -- request is charged once wherever nginx sends it.
 
 local byte, find, sub = string.byte, string.find, string.sub

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tollgate::config::{
     CostConfig, EntryConfig, KeyConfig, LimiterConfig, PolicyConfig, TierSource,
 };
-use tollgate::{OnFailure, Quota, Unit};
+use tollgate::{OnFailure, Quota};
 
 use crate::limits::quotas_of;
 
@@ -199,8 +199,6 @@ fn beyond_quota(quota: &Quota) -> Option<&'static str> {
         Some("nginx does not give back what a request holds")
     } else if quota.waits() {
         Some("requests do not wait in nginx for their turn")
-    } else if matches!(quota.unit(), Unit::Calendar(_)) {
-        Some("nginx does not know the windows of calendars")
     } else {
         None
     }

@@ -1,12 +1,13 @@
 //! The file that nginx reads: see `lua/nginx/README.md`.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tollgate::config::{
     ClientAddressConfig, CostConfig, EntryConfig, KeyConfig, PolicyConfig, ProxiesConfig,
 };
-use tollgate::{Charge, Key, Mode, OnFailure, OnMissing, Quota, Timestamp};
+use tollgate::{Calendar, Charge, Key, Mode, OnFailure, OnMissing, Quota, Timestamp, Unit};
 use tollgate_http::transport::refill_seconds;
 use tollgate_limiter::transport::{Limit, PortablePolicy, PortableSegment, PortableTier};
 use tollgate_redis::gateway;
@@ -108,6 +109,9 @@ struct WrittenCharge {
     bytes: String,
     state: String,
     member: String,
+    /// The starts of the windows of a calendar, in µs: behind the bytes stand seven of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    starts: Vec<u64>,
     /// The status for the banned, if it is a ban.
     #[serde(skip_serializing_if = "Option::is_none")]
     ban: Option<u16>,
@@ -340,7 +344,14 @@ fn written_charge(
     };
     let bytes = gateway::charge(&charge, guards, Timestamp::default());
     let name = limit.label.quota();
-    let bytes = bytes.ok_or_else(|| format!("{name}: nginx cannot ask about {quota}"))?;
+    let mut bytes = bytes.ok_or_else(|| format!("{name}: nginx cannot ask about {quota}"))?;
+    let starts = match quota.unit() {
+        Unit::Calendar(calendar) => starts(calendar),
+        _ => Vec::new(),
+    };
+    if !starts.is_empty() {
+        bytes.truncate(bytes.len().saturating_sub(BOUNDS * size_of::<f64>()));
+    }
     Ok(WrittenCharge {
         name: name.to_owned(),
         mode: match mode {
@@ -349,10 +360,39 @@ fn written_charge(
         },
         head: gateway::name_head(prefix, limit.scope),
         bytes: hexadecimal(&bytes),
+        starts,
         state: format!("\"{name}\";r="),
         member: member(name, quota),
         ban: limit.label.ban().map(|how| how.status().as_u16()),
     })
+}
+
+/// The bounds of windows that a charge has.
+const BOUNDS: usize = 7;
+
+/// The time for which a file knows the windows of calendars.
+const KNOWN: Duration = Duration::from_secs(3 * 366 * 86_400);
+
+/// The starts of windows from now on, the first two of which lie before the current window.
+fn starts(calendar: Calendar) -> Vec<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let now = us(now.unwrap_or_default());
+    let until = now + us(KNOWN);
+    let mut starts = calendar.bounds_around(now).to_vec();
+    while let [.., last] = *starts
+        && last < until
+    {
+        // The window that begins there is the third of those around it.
+        let Some(next) = calendar.bounds_around(last).get(3).copied() else {
+            break;
+        };
+        if next <= last {
+            break;
+        }
+        starts.push(next);
+    }
+    starts
 }
 
 /// The quota's member of the `RateLimit-Policy` field.

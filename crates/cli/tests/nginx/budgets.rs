@@ -1,14 +1,16 @@
 //! One budget for nginx and for services with Tollgate's layer.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::net::SocketAddr;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use fastrand::Rng;
 use tokio::task::JoinSet;
 use tollgate_testkit::Standalone;
 
-use crate::client::{Answer, Ask};
-use crate::served::{Gate, service};
+use crate::client::{Answer, Ask, status};
+use crate::served::{Gate, PATIENCE, service};
 
 /// The numbers of the budgets that both count alike, and of a field's times.
 fn without_numbers(text: &str) -> (String, Vec<i64>) {
@@ -205,4 +207,79 @@ async fn a_hundred_mixes_of_quotas_keys_and_processes_admit_exactly_what_one_pro
         (200..1800).contains(&refused),
         "TOLLGATE_SEED={seed}: {refused} of 2000 refused"
     );
+}
+
+const CALENDARS: &str = "
+[[policies]]
+name = 'calendar'
+quotas = { month = '4/month in Europe/Berlin', year = '100/year in UTC', week = '50/1000h' }
+key = { header = 'x-api-key' }
+on_failure = 'deny'
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_of_calendars_are_those_of_services() {
+    let redis = Standalone::start();
+    let gate = Gate::start(CALENDARS, &redis).await;
+    let (service, _behind) = service(CALENDARS, Some(&redis)).await;
+    let (model, _admitted) = self::service(CALENDARS, None).await;
+    let call = || Ask::new("GET /").field("x-api-key", "alice");
+    for turn in 0..6 {
+        let place = [gate.address(), service][turn % 2];
+        let (said, expected) = (call().send(place).await, call().send(model).await);
+        assert_eq!(expected.status, if turn < 4 { 200 } else { 429 });
+        assert_alike(&said, &expected, &format!("{turn}"));
+    }
+}
+
+/// The words of the first list of starts in a file.
+fn starts(text: &str) -> &str {
+    let (_, behind) = text.split_once("\"starts\": [").unwrap();
+    behind.split_once(']').unwrap().0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_move_on_while_nginx_runs_and_a_list_that_ends_decides_nothing() {
+    let redis = Standalone::start();
+    let limits = "policies = [{ name = 'a', quotas = '1/day in UTC', on_failure = 'deny' }]";
+    let gate = Gate::start(limits, &redis).await;
+    let text = fs::read_to_string(gate.json()).unwrap();
+    // Three years of days.
+    assert!(starts(&text).split(',').count() > 1_000);
+
+    // Windows of two seconds, for a minute: in each one request passes, and none is undecided, far behind the first ones.
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let windows = |from: u64, count: u64| {
+        let starts = (0..count).map(|window| (from + 2 * window).to_string() + "000000");
+        starts.collect::<Vec<_>>().join(",")
+    };
+    fs::write(
+        gate.json(),
+        text.replace(starts(&text), &windows(now - 6, 200)),
+    )
+    .unwrap();
+    gate.reload_fully().await;
+    let (mut passed, start) = (0, Instant::now());
+    while passed < 9 {
+        assert!(start.elapsed() < PATIENCE, "{passed}");
+        let status = status(gate.address(), "GET /").await;
+        assert!(
+            [200, 429].contains(&status),
+            "{status} {}",
+            gate.nginx.log()
+        );
+        passed += usize::from(status == 200);
+    }
+
+    // All windows are over.
+    fs::write(
+        gate.json(),
+        text.replace(starts(&text), &windows(now - 1_000, 20)),
+    )
+    .unwrap();
+    gate.reload();
+    gate.until("GET /", 503).await;
 }

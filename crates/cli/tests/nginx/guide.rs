@@ -164,10 +164,6 @@ const BEYOND: &[(&str, &str)] = &[
         "requests do not wait in nginx for their turn",
     ),
     (
-        "quotas = '5/day in UTC'",
-        "nginx does not know the windows of calendars",
-    ),
-    (
         "quotas = '5/s'\ngrpc = ['a.B/C']",
         "grpc: nginx does not answer calls of gRPC",
     ),

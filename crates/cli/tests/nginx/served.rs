@@ -207,6 +207,23 @@ impl Gate {
         );
     }
 
+    /// The numbers of its workers.
+    fn workers(&self) -> Vec<String> {
+        let id = self.nginx.process_id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        children.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Has nginx read it again, and waits until the workers of before are gone.
+    pub(crate) async fn reload_fully(&self) {
+        let (before, start) = (self.workers(), Instant::now());
+        self.reload();
+        while self.workers().iter().any(|worker| before.contains(worker)) {
+            assert!(start.elapsed() < PATIENCE, "{}", self.nginx.log());
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Waits until the log says this.
     pub(crate) async fn until_log(&self, words: &str) {
         let start = Instant::now();
