@@ -16,11 +16,10 @@ use std::time::Duration;
 
 use common::asking::{RULES, account, request};
 use common::http::send;
+use common::trust::trusting;
 use common::{File, Served};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -157,15 +156,7 @@ fn papers(folder: &std::path::Path) -> (TlsFiles, TlsConnector) {
     let (certificate, key) = (folder.join("server.pem"), folder.join("server.key"));
     std::fs::write(&certificate, identity.certificate).unwrap();
     std::fs::write(&key, identity.key).unwrap();
-    let mut roots = RootCertStore::empty();
-    let trusted = CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap();
-    roots.add(trusted).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut settings = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut settings = trusting(authority.pem()).with_no_client_auth();
     settings.alpn_protocols = vec![b"h2".to_vec()];
     (
         TlsFiles::new(certificate, key),

@@ -19,10 +19,9 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use common::guide::example;
 use common::http::{Answer, send};
-use common::{File, Served};
+use common::{File, Served, trust};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -275,14 +274,7 @@ async fn connect(
     protocol: &str,
     identity: Option<&Identity>,
 ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    let mut roots = RootCertStore::empty();
-    let certificate = CertificateDer::from_pem_slice(trusting.as_bytes()).unwrap();
-    roots.add(certificate).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
+    let builder = trust::trusting(trusting);
     let mut settings = match identity {
         Some(Identity { certificate, key }) => builder
             .with_client_auth_cert(

@@ -10,6 +10,7 @@
 pub mod asking;
 pub mod guide;
 pub mod http;
+pub mod trust;
 
 use std::fs;
 use std::net::SocketAddr;
