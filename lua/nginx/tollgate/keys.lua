@@ -13,7 +13,8 @@ local reading = require "tollgate.reading"
 local routes = require "tollgate.routes"
 local text = require "tollgate.text"
 
-local byte, char, find, gmatch, lower, sub = string.byte, string.char, string.find, string.gmatch, string.lower, string.sub
+local byte, char, find, gmatch, lower = string.byte, string.char, string.find, string.gmatch, string.lower
+local match, ngx, sub = string.match, ngx, string.sub
 local ceil, concat = math.ceil, table.concat
 local trim = text.trim
 
@@ -87,15 +88,38 @@ READERS["path-param"] = function(part, request, _, policy)
   return bytes(result())
 end
 
-READERS["bearer-token"] = function(_, request)
+-- The credentials of a scheme; nothing and perhaps a reason if there is not one that all readers see.
+local function credentials(request, scheme)
   local add, result = reading.new()
   for _, line in ipairs(request:lines("authorization")) do
     line = trim(line)
-    local is_bearer = lower(sub(line, 1, 6)) == "bearer" and find(line, "^[ \t]", 7)
+    local is_it = lower(sub(line, 1, #scheme)) == scheme and find(line, "^[ \t]", #scheme + 1)
     -- Another scheme says as much as an empty value.
-    add(is_bearer and trim(sub(line, 8)) or "")
+    add(is_it and trim(sub(line, #scheme + 2)) or "")
   end
-  return bytes(result())
+  return result()
+end
+
+READERS["bearer-token"] = function(_, request)
+  return bytes(credentials(request, "bearer"))
+end
+
+local NO_USER = "it is not base64 of a user and a password"
+
+-- Base64 with all of its padding, a part of it, or none.
+local function decoded(encoded)
+  local body, padding = match(encoded, "^([%w+/]*)(=*)$")
+  if not body or #padding > -#body % 4 then return nil end
+  return ngx.decode_base64(body)
+end
+
+READERS["basic-user"] = function(_, request)
+  local encoded, why = credentials(request, "basic")
+  if not encoded then return nil, why end
+  local plain = decoded(encoded)
+  local colon = plain and find(plain, ":", 1, true)
+  if not colon then return nil, NO_USER end
+  return bytes(sub(plain, 1, colon - 1))
 end
 
 READERS["form-field"] = function(part, request, config)

@@ -210,6 +210,7 @@ fn beyond_key(key: &KeyConfig, policy: &PolicyConfig) -> Option<String> {
         | KeyConfig::ByGlobal
         | KeyConfig::ByHost
         | KeyConfig::ByMethod
+        | KeyConfig::ByBasicUser
         | KeyConfig::ByBearerToken
         | KeyConfig::ByHeader(_)
         | KeyConfig::ByCookie(_)
@@ -230,7 +231,6 @@ fn beyond_key(key: &KeyConfig, policy: &PolicyConfig) -> Option<String> {
             };
         }
         KeyConfig::ByMatchedRoute => "nginx does not know the routes of your services",
-        KeyConfig::ByBasicUser => "nginx does not read the user of basic authorization",
         KeyConfig::ByRegistered(_) => IN_THE_SERVICE,
         KeyConfig::All(keys) => return keys.iter().find_map(|key| beyond_key(key, policy)),
         _ => "nginx does not know this kind of key",

@@ -277,6 +277,7 @@ fn parts(key: &KeyConfig) -> Vec<Part> {
         KeyConfig::ByGlobal => plain("global", ""),
         KeyConfig::ByHost => plain("host", "host"),
         KeyConfig::ByMethod => plain("method", ""),
+        KeyConfig::ByBasicUser => plain("basic-user", "user of basic authorization"),
         KeyConfig::ByBearerToken => plain("bearer-token", "bearer token"),
         KeyConfig::ByHeader(name) => named("header", "header", &name.to_ascii_lowercase()),
         KeyConfig::ByCookie(name) => named("cookie", "cookie", name),

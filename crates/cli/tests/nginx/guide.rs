@@ -196,10 +196,6 @@ const BEYOND: &[(&str, &str)] = &[
         "key: nginx does not know the routes of your services",
     ),
     (
-        "quotas = '5/s'\nkey = 'basic-user'",
-        "key: nginx does not read the user",
-    ),
-    (
         "quotas = '5/s'\nkey = { path-param = 'id' }",
         "key: nginx knows the parameter id only by the routes of the policy",
     ),

@@ -206,6 +206,32 @@ pub(crate) fn fields() -> Vec<Ask> {
                 .iter()
                 .fold(ask, |ask, line| ask.field("authorization", line))
         });
+    let users: &[&[&str]] = &[
+        &[],
+        &["Basic YWxpY2U6cGFzcw=="],
+        &["basic  YWxpY2U6cGFzcw="],
+        &["BASIC YWxpY2U6cGFzcw"],
+        &["Basic YWxpY2U6cGFzcx=="],
+        &["Basic YWxpY2U6cGFzcw==="],
+        &["Basic YWxpY2U6cGFzcw==", "Basic Ym9iOg=="],
+        &["Basic YWxpY2U6cGFzcw==", "Basic YWxpY2U6cGFzcw=="],
+        &["Basic YWxpY2U6cGFzcw==", "Basic YWxpY2U6b3RoZXI="],
+        &["Basic Ym9iOmE6Yg=="],
+        &["Basic Ym9i"],
+        &["Basic OnBhc3M="],
+        &["Basic /zphYmM="],
+        &["Basic _zphYmM="],
+        &["Basic Ym9i OmE="],
+        &["Basic Ym9iO"],
+        &["Basic =="],
+        &["Basic"],
+        &["Basic Ym9=iOg"],
+        &["Bearer YWxpY2U6cGFzcw=="],
+    ];
+    let users = users.iter().map(|lines| {
+        let ask = Ask::new("GET /basic");
+        { lines.iter() }.fold(ask, |ask, line| ask.field("authorization", line))
+    });
     let addresses = [1, 7, 8, 11, 12]
         .into_iter()
         .map(|last| Ask::new("GET /address").from(last));
@@ -216,6 +242,7 @@ pub(crate) fn fields() -> Vec<Ask> {
         .chain(values)
         .chain([long])
         .chain(bearers)
+        .chain(users)
         .chain(addresses)
         .chain(methods)
         .collect()

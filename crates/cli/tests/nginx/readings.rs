@@ -3,6 +3,8 @@
 //! After each request the names in Redis tell whose budgets were charged.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::process::Command;
 
 use tollgate_testkit::Standalone;
 
@@ -71,6 +73,13 @@ name = 'bearer'
 quotas = '9/h'
 routes = ['/bearer']
 key = ['bearer-token', 'method']
+
+[[policies]]
+name = 'basic'
+quotas = '9/h'
+routes = ['/basic']
+key = 'basic-user'
+on_missing = 'pass'
 
 [[policies]]
 name = 'address'
@@ -349,4 +358,61 @@ async fn nginx_and_the_layer_read_the_same_hosts() {
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
     assert!(alike > 80 && found.len() > 8, "{alike} {found:?}");
+}
+
+/// The status of a request over HTTP/2.
+fn over_http_2(to: SocketAddr, path: &str, options: &[&str]) -> String {
+    let mut curl = Command::new("curl");
+    curl.args([
+        "--silent",
+        "--http2-prior-knowledge",
+        "--output",
+        "/dev/null",
+    ])
+    .args(["--write-out", "%{http_version} %{http_code}"])
+    .args(options)
+    .arg(format!("http://{to}{path}"));
+    let output = curl.output();
+    let output = output.expect("curl is missing: `apt-get install curl`");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_over_http_2_are_read_with_a_length_and_without() {
+    let redis = Standalone::start();
+    let words = [
+        ("listen {listen};", "listen {listen} http2;"),
+        ("deadline_ms = 250", "deadline_ms = 10000"),
+    ];
+    let gate = Gate::start_with(LIMITS, &redis, &words).await;
+    let json = "content-type: application/json";
+    let cases: [(&str, &[&str], &str); 4] = [
+        (
+            "/json",
+            &["--header", json, "--data", r#"{"user":"abc"}"#],
+            "json:0/g:=abc",
+        ),
+        ("/form", &["--data", "user=a%62c"], "form:0/g:=abc"),
+        // The length is not stated.
+        (
+            "/json",
+            &[
+                "--header",
+                json,
+                "--header",
+                "content-length:",
+                "--data",
+                r#"{"user":"abc"}"#,
+            ],
+            "json:0/g:=abc",
+        ),
+        ("/query?user=abc", &[], "query:0/g:=abc"),
+    ];
+    for (path, options, name) in cases {
+        let said = over_http_2(gate.address(), path, options);
+        assert_eq!(said, "2 200", "{path} {options:?} {}", gate.nginx.log());
+        let names = BTreeSet::from([format!("tollgate:{name}")]);
+        assert_eq!(charged(&redis), names, "{path} {options:?}");
+        assert_eq!(gate.reached.count(), 1, "{path} {options:?}");
+    }
 }
