@@ -373,7 +373,7 @@ fn over_http_2(to: SocketAddr, path: &str, options: &[&str]) -> String {
     .args(options)
     .arg(format!("http://{to}{path}"));
     let output = curl.output();
-    let output = output.expect("curl is missing: `apt-get install curl`");
+    let output = output.unwrap_or_else(|_| panic!("curl is missing: `apt-get install curl`"));
     String::from_utf8(output.stdout).unwrap()
 }
 
