@@ -175,18 +175,27 @@ async fn after_three_questions_without_an_answer_requests_do_not_wait_for_a_serv
     }
     // Then one question in each second, and no more.
     let seconds = usize::try_from(start.elapsed().as_secs()).unwrap();
-    let asked = asked.load(Ordering::SeqCst);
-    assert!((3..=4 + seconds).contains(&asked), "{asked} in {seconds} s");
+    let count = asked.load(Ordering::SeqCst);
+    assert!((3..=4 + seconds).contains(&count), "{count} in {seconds} s");
     assert_eq!(gate.reached.count(), 50);
     assert_eq!(lines(&gate, AWAY), 1, "{}", gate.nginx.log());
 
-    // Many at once are no more questions.
+    // The next question is that of one request, and of none of many others.
+    let start = Instant::now();
+    while asked.load(Ordering::SeqCst) == count {
+        assert!(start.elapsed() < PATIENCE);
+        assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    }
+    let (count, start) = (asked.load(Ordering::SeqCst), Instant::now());
     let mut all = JoinSet::new();
     for _ in 0..50 {
         let address = gate.address();
         all.spawn(async move { status(address, "GET /closed").await });
     }
     assert!(all.join_all().await.iter().all(|status| *status == 503));
+    let seconds = usize::try_from(start.elapsed().as_secs()).unwrap();
+    let more = asked.load(Ordering::SeqCst) - count;
+    assert!(more <= 1 + seconds, "{more} in {seconds} s");
 }
 
 #[tokio::test(flavor = "multi_thread")]
