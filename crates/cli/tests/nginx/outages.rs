@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tollgate_testkit::{Standalone, Tls};
 
 use crate::client::{Ask, status};
-use crate::served::{Gate, PATIENCE};
+use crate::served::{Gate, PATIENCE, PATIENT};
 
 const LIMITS: &str = "
 policies = [
@@ -223,7 +223,7 @@ async fn redis_is_asked_over_a_socket_of_its_host() {
             &*format!("host = \"127.0.0.1\", port = {}", redis.port()),
             &*socket,
         ),
-        ("deadline_ms = 250", "deadline_ms = 10000"),
+        PATIENT,
     ];
     let gate = Gate::start_with(LIMITS, &redis, &words).await;
     for expected in [200, 200, 200, 429] {

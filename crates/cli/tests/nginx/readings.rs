@@ -10,7 +10,7 @@ use tollgate_testkit::Standalone;
 
 use crate::client::Ask;
 use crate::odd::{bodies, fields, paths, queries, refused_by_nginx};
-use crate::served::{Gate, service};
+use crate::served::{Gate, PATIENT, service};
 
 /// A policy for each kind of key, on a path of its own.
 const LIMITS: &str = "
@@ -380,10 +380,7 @@ fn over_http_2(to: SocketAddr, path: &str, options: &[&str]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_over_http_2_are_read_with_a_length_and_without() {
     let redis = Standalone::start();
-    let words = [
-        ("listen {listen};", "listen {listen} http2;"),
-        ("deadline_ms = 250", "deadline_ms = 10000"),
-    ];
+    let words = [("listen {listen};", "listen {listen} http2;"), PATIENT];
     let gate = Gate::start_with(LIMITS, &redis, &words).await;
     let json = "content-type: application/json";
     let cases: [(&str, &[&str], &str); 4] = [

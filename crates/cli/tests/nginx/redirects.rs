@@ -3,7 +3,7 @@
 use tollgate_testkit::Standalone;
 
 use crate::client::Ask;
-use crate::served::Gate;
+use crate::served::{Gate, PATIENT};
 
 const LIMITS: &str = "policies = [{ name = 'a', quotas = '100/h' }]";
 
@@ -35,7 +35,7 @@ async fn a_request_that_nginx_redirects_within_itself_is_charged_once() {
         (calls, ""),
         (fields, ""),
         ("location / {", &*server),
-        ("deadline_ms = 250", "deadline_ms = 10000"),
+        PATIENT,
     ];
     let gate = Gate::start_with(LIMITS, &redis, &words).await;
     let paths = [
@@ -79,7 +79,7 @@ async fn a_location_that_is_reached_within_nginx_alone_asks_for_itself() {
             "location / {",
             "location /outer { try_files /nowhere @inner; }\nlocation @inner {",
         ),
-        ("deadline_ms = 250", "deadline_ms = 10000"),
+        PATIENT,
     ];
     let limits = "policies = [{ name = 'a', quotas = '2/h' }]";
     let gate = Gate::start_with(limits, &redis, &words).await;
@@ -105,7 +105,7 @@ async fn nginx_without_the_variable_passes_nothing_on_and_says_why() {
             "variable \"tollgate\" cannot be assigned a value",
         ),
     ] {
-        words.push(("deadline_ms = 250", "deadline_ms = 10000"));
+        words.push(PATIENT);
         let gate = Gate::start_with(LIMITS, &redis, &words).await;
         let answer = Ask::new("GET /").send(gate.address()).await;
         assert_eq!(answer.status, 500, "{answer:?}");

@@ -26,6 +26,9 @@ const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/nginx");
 /// A machine that builds beside the test takes its time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The words of the page about the deadline, and those of a test, for such a machine.
+pub(crate) const PATIENT: (&str, &str) = ("deadline_ms = 250", "deadline_ms = 10000");
+
 /// The longest body in which keys are looked for, in all of them.
 pub(crate) const BODY_LIMIT: usize = 16 * 1024;
 
@@ -172,13 +175,7 @@ impl Gate {
     }
 
     pub(crate) async fn start(limits: &str, redis: &Standalone) -> Self {
-        // A machine that builds beside the test takes its time.
-        Self::start_with(
-            limits,
-            redis,
-            &[("deadline_ms = 250", "deadline_ms = 10000")],
-        )
-        .await
+        Self::start_with(limits, redis, &[PATIENT]).await
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
