@@ -15,7 +15,6 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tollgate::config::{self, ReloadError, Watch};
 use tollgate::{ConfigError, Limiter, LimiterBuilder, Policy};
-use tonic::transport::Server;
 
 use crate::admin::{self, Admin};
 use crate::counts::{Counters, Counts};
@@ -34,9 +33,6 @@ const MAX_REQUEST_BYTES: usize = 256 << 10;
 
 /// The time that connections have to end when the server does. One that has sent nothing ends by its client or its deadline.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// The time without a sign of life after which a connection is asked for one, and in which it has to answer.
-const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Answers gateways by a configuration file, and follows the file for as long as it lives.
 ///
@@ -207,15 +203,9 @@ impl Gateway {
         let envoy = RateLimitServiceServer::new(EnvoyService::new(Arc::clone(&self.live)));
         let envoy = envoy.max_decoding_message_size(MAX_REQUEST_BYTES);
         let counts = Arc::clone(&self.live.counts);
-        let incoming = listener.into().connections(Protocol::Http2, counts);
-        let server = Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE));
-        let mut server = server;
-        let server = server.add_service(envoy);
-        ending(self.draining(stop), |stopping| async {
-            let served = server.serve_with_incoming_shutdown(incoming, stopping);
-            served.await.map_err(io::Error::other)
+        let connections = listener.into().connections(Protocol::Http2, counts);
+        ending(self.draining(stop), |stopping| {
+            http_server::serve_http2(connections, envoy, stopping)
         })
         .await
     }
@@ -246,7 +236,7 @@ impl Gateway {
         let connections = listener.into().connections(Protocol::Http1, counts);
         let router = forward::router(Arc::clone(&self.live));
         ending(self.draining(stop), |stopping| {
-            http_server::serve(connections, router, stopping)
+            http_server::serve_http1(connections, router, stopping)
         })
         .await
     }
@@ -282,7 +272,7 @@ impl Gateway {
         let connections = Listener::from(listener).connections(Protocol::Http1, counts);
         let router = status::router(Arc::clone(&self.live), Arc::clone(&self.draining), page);
         ending(stop, |stopping| {
-            http_server::serve(connections, router, stopping)
+            http_server::serve_http1(connections, router, stopping)
         })
         .await
     }
@@ -314,7 +304,7 @@ impl Gateway {
         let counts = Arc::clone(&self.live.counts);
         let connections = listener.into().connections(Protocol::Browsers, counts);
         ending(stop, |stopping| {
-            http_server::serve(connections, router, stopping)
+            http_server::serve_http1(connections, router, stopping)
         })
         .await
     }

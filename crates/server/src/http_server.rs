@@ -1,21 +1,26 @@
-//! HTTP/1.1 for every socket but Envoy's. A client that sends no head has a deadline, and holds little memory until then.
+//! HTTP/2 for Envoy's socket, and HTTP/1.1 for the others. A client that does not begin has a deadline, and holds little memory
+//! until then.
 
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt::Display;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
-use http::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
 use tokio::task::JoinSet;
-use tower::ServiceExt;
+use tower::{Service, ServiceExt};
 
-use crate::listener::{Asker, Connections};
+use crate::listener::{Asker, Connection, Connections};
 
 /// The time until a whole head has come, for the first request of a connection and for each that may follow. A connection that lies
 /// idle is closed by it, too.
@@ -27,10 +32,12 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The most fields of a head. Services take a hundred, and a gateway adds its own to those of its caller.
 const MAX_FIELDS: usize = 256;
 
-/// Answers each request by the router until `stop` is ready, and then those that are under way. When it is dropped, the connections
-/// are closed.
-pub(crate) async fn serve(
-    mut connections: Connections,
+/// The time without a sign of life after which a connection of HTTP/2 is asked for one, and in which it has to answer.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// Answers each request of HTTP/1.1 by the router, which knows its asker.
+pub(crate) async fn serve_http1(
+    connections: Connections,
     router: Router,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -39,6 +46,54 @@ pub(crate) async fn serve(
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_FIELDS);
+    serve(connections, stop, |connection, peer| {
+        let router = router.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(Asker(peer)));
+            router.clone().oneshot(request)
+        });
+        http.serve_connection(connection, service)
+    })
+    .await
+}
+
+/// Answers each request of HTTP/2 by a service of gRPC: tonic's own server asks a router first, which would choose among one, and
+/// costs a twentieth of a question. A client resets the stream of a request that it no longer waits for.
+pub(crate) async fn serve_http2<S, B>(
+    connections: Connections,
+    service: S,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    http.timer(TokioTimer::new())
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE);
+    serve(connections, stop, |connection, _peer| {
+        let service = service.clone();
+        http.serve_connection(
+            connection,
+            service_fn(move |request| service.clone().oneshot(request)),
+        )
+    })
+    .await
+}
+
+/// Serves connections until `stop` is ready, and then the requests that are under way. When it is dropped, the connections are
+/// closed.
+async fn serve<C>(
+    mut connections: Connections,
+    stop: impl Future<Output = ()>,
+    begin: impl Fn(TokioIo<Connection>, SocketAddr) -> C,
+) -> io::Result<()>
+where
+    C: GracefulConnection<Error: Display> + Send + 'static,
+{
     let under_way = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
     let mut stop = pin!(stop);
@@ -47,13 +102,7 @@ pub(crate) async fn serve(
             () = &mut stop => break,
             accepted = connections.accept() => accepted,
         };
-        let router = router.clone();
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ConnectInfo(Asker(peer)));
-            router.clone().oneshot(request)
-        });
-        let connection = http.serve_connection(TokioIo::new(connection), service);
-        let connection = under_way.watch(connection);
+        let connection = under_way.watch(begin(TokioIo::new(connection), peer));
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             if let Err(error) = connection.await {

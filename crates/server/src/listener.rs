@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
-use tokio_stream::Stream;
 
-use self::connection::{Connection, Stream as ByteStream};
+pub(crate) use self::connection::Connection;
+use self::connection::Stream;
 use self::failures::Failures;
 use self::handshakes::Handshakes;
 use crate::counts::Counters;
@@ -117,7 +117,7 @@ impl Connections {
         loop {
             if let Some(handshakes) = &mut self.handshakes {
                 if let Poll::Ready((tls, peer)) = handshakes.poll_done(cx) {
-                    let stream = ByteStream::Secure(Box::new(tls));
+                    let stream = Stream::Secure(Box::new(tls));
                     return Poll::Ready((self.connection(stream), peer));
                 }
                 ready!(handshakes.poll_room(cx));
@@ -127,12 +127,12 @@ impl Connections {
             let _slow = tcp.set_nodelay(true);
             match &mut self.handshakes {
                 Some(handshakes) => handshakes.begin(tcp, peer),
-                None => return Poll::Ready((self.connection(ByteStream::Plain(tcp)), peer)),
+                None => return Poll::Ready((self.connection(Stream::Plain(tcp)), peer)),
             }
         }
     }
 
-    fn connection(&self, stream: ByteStream) -> Connection {
+    fn connection(&self, stream: Stream) -> Connection {
         let connection = Connection::new(stream);
         match self.preface {
             Some(deadline) => connection.with_preface_in(deadline),
@@ -168,16 +168,6 @@ fn is_of_client(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::ConnectionReset
     )
-}
-
-/// For tonic.
-impl Stream for Connections {
-    type Item = io::Result<Connection>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (connection, _peer) = ready!(self.poll_next_connection(cx));
-        Poll::Ready(Some(Ok(connection)))
-    }
 }
 
 /// The other end of a connection.

@@ -9,7 +9,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
-use tonic::transport::server::Connected;
 
 /// The bytes with which a client begins HTTP/2: `PRI * HTTP/2.0`, and an `SM` that no HTTP/1 server would take.
 const PREFACE_BYTES: usize = 24;
@@ -121,12 +120,6 @@ impl AsyncWrite for Connection {
             Stream::Secure(stream) => stream.is_write_vectored(),
         }
     }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = ();
-
-    fn connect_info(&self) {}
 }
 
 #[cfg(test)]
