@@ -1,6 +1,9 @@
 -- The body of a request, as far as it is read before the decision.
 
+local text = require "tollgate.text"
+
 local lower, match = string.lower, string.match
+local trim = text.trim
 local open, pcall, tonumber = io.open, pcall, tonumber
 local ngx = ngx
 local read_body, body_data, body_file = ngx.req.read_body, ngx.req.get_body_data, ngx.req.get_body_file
@@ -17,8 +20,7 @@ local UNREAD = "the body cannot be read"
 function _M.kind(request)
   local lines = request:lines("content-type")
   if #lines ~= 1 then return nil end
-  local essence = lower(match(lines[1], "^[^;]*"))
-  essence = match(essence, "^%s*(.-)%s*$")
+  local essence = lower(trim(match(lines[1], "^[^;]*")))
   if essence == "application/x-www-form-urlencoded" then return "form" end
   if essence == "application/json" or match(essence, "^application/.*%+json$") then return "json" end
 end

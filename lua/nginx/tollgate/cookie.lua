@@ -4,7 +4,7 @@ local reading = require "tollgate.reading"
 local text = require "tollgate.text"
 
 local find, gmatch, match, sub = string.find, string.gmatch, string.match, string.sub
-local trim, percent_decode, is_utf8 = text.trim, text.percent_decode, text.is_utf8
+local trim, without_end, percent_decode, is_utf8 = text.trim, text.without_end, text.percent_decode, text.is_utf8
 
 local _M = {}
 
@@ -12,7 +12,7 @@ local function plain(value)
   value = percent_decode(value)
   local unquoted = match(value, '^"*([^"].*)$')
   if not unquoted then return value == '""' and "" or value end
-  return match(unquoted, '^(.-)"*$')
+  return without_end(unquoted, 34)
 end
 
 local function is_called(written, name)

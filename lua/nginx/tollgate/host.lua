@@ -6,7 +6,7 @@ local text = require "tollgate.text"
 local byte, find, gmatch, gsub, lower = string.byte, string.find, string.gmatch, string.gsub, string.lower
 local match, sub = string.match, string.sub
 local ngx = ngx
-local percent_decode, trim = text.percent_decode, text.trim
+local percent_decode, trim, without_end = text.percent_decode, text.trim, text.without_end
 
 local _M = {}
 
@@ -23,7 +23,7 @@ end
 
 -- The name in lower case, without dots at its end; nothing if readers differ about the text.
 local function name_of(host)
-  host = match(host, "^(.-)%.*$")
+  host = without_end(host, 46)
   local v6 = match(host, "^%[(.*)%]$")
   if v6 then return address.v6(v6) and lower(host) end
   return find(host, "^[%w._~-]+$") and lower(host) or nil
@@ -36,7 +36,7 @@ local function agreed(request)
   local authority = authority_of(request)
   if authority then
     is_said = true
-    hosts[1] = name_of(without_port(match(authority, "([^@]*)$"))) or false
+    hosts[1] = name_of(without_port(match(authority, "^.*@(.*)$") or authority)) or false
   end
   for n = 1, #said do
     local line = trim(said[n])
@@ -71,7 +71,7 @@ end
 local function has_any(said, hosts)
   said = lower(gsub(percent_decode(said), "\\", ""))
   for name in gmatch(said, "[%w._~-]+") do
-    name = match(name, "^%.*(.-)%.*$")
+    name = without_end(sub(name, find(name, "[^.]") or #name), 46)
     if name ~= "" and is_name_in(hosts, name) then return true end
   end
   for part in gmatch(said, "[%x:.]+") do
@@ -102,7 +102,7 @@ end
 function _M.set(list)
   local set = { exact = {}, below = {}, v6 = {} }
   for _, host in ipairs(list) do
-    host = match(lower(host), "^(.-)%.*$")
+    host = without_end(lower(host), 46)
     local v6, below = match(host, "^%[(.*)%]$"), match(host, "^%*(%..*)$")
     if v6 then
       set.v6[address.v6(v6)] = true

@@ -6,6 +6,7 @@ local reading = require "tollgate.reading"
 
 local byte, char, find, format, match, sub = string.byte, string.char, string.find, string.format, string.match, string.sub
 local floor, abs, tonumber = math.floor, math.abs, tonumber
+local concat = table.concat
 local is_utf8, one_form = text.is_utf8, text.one_form
 local error, pcall = error, pcall
 
@@ -50,13 +51,18 @@ local function string_at(document, at)
     local sign = byte(document, stop)
     if sign == 34 then
       local rest = sub(document, start, stop - 1)
-      local whole = parts and parts .. rest or rest
+      local whole = rest
+      if parts then
+        parts[#parts + 1] = rest
+        whole = concat(parts)
+      end
       if not is_utf8(whole) then fail() end
       return whole, stop + 1
     elseif sign ~= 92 then
       fail()
     end
-    parts = (parts or "") .. sub(document, start, stop - 1)
+    parts = parts or {}
+    parts[#parts + 1] = sub(document, start, stop - 1)
     local escape = sub(document, stop + 1, stop + 1)
     if escape == "u" then
       local code = tonumber(match(document, "^%x%x%x%x", stop + 2) or fail(), 16)
@@ -68,10 +74,10 @@ local function string_at(document, at)
         code = 0x10000 + (code - 0xd800) * 1024 + low - 0xdc00
         stop = stop + 6
       end
-      parts = parts .. utf8(code)
+      parts[#parts + 1] = utf8(code)
       start = stop
     else
-      parts = parts .. (ESCAPES[escape] or fail())
+      parts[#parts + 1] = ESCAPES[escape] or fail()
       start = stop + 2
     end
   end

@@ -23,11 +23,18 @@ local KNOWN = {
   keepalive_ms = "number",
 }
 
+-- What nginx's own timers take.
+local MOST = 2147483647
+
 -- A client of the Redis that `options` name, with this script.
 function _M.new(options, script)
   for name, value in pairs(options) do
     if not KNOWN[name] then error("tollgate: redis has no option " .. tostring(name)) end
     if type(value) ~= KNOWN[name] then error("tollgate: redis." .. name .. " is not a " .. KNOWN[name]) end
+    local least = name == "db" and 0 or 1
+    if type(value) == "number" and not (value >= least and value <= MOST) then
+      error("tollgate: redis." .. name .. " is " .. value .. ", and has to be from " .. least .. " to " .. MOST)
+    end
   end
   if options.socket and (options.host or options.port) then error("tollgate: redis has a socket or a host, not both") end
   local place = options.socket and "unix:" .. options.socket or (options.host or "127.0.0.1") .. ":" .. (options.port or 6379)
@@ -86,6 +93,8 @@ local function connect(self, socket)
 end
 
 local function ask(self, socket, question)
+  -- nginx's clock stands still while requests are worked on: slow work before this question would be taken from its time.
+  update_time()
   local begun = now()
   local ends = begun + self.deadline_ms / 1000
   socket:settimeout(self.deadline_ms)

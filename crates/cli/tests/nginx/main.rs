@@ -11,6 +11,7 @@
 mod budgets;
 mod client;
 mod guide;
+mod long_fields;
 mod odd;
 mod outages;
 mod pace;

@@ -9,7 +9,7 @@ use serde_json::Value;
 const VECTORS: &str = include_str!("../../../../lua/vectors.json");
 
 /// The folder of the module.
-const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/nginx/?.lua");
+pub(crate) const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/nginx/?.lua");
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nginx/vectors.lua");
 
 #[test]
