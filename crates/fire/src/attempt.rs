@@ -316,6 +316,13 @@ impl Attempt {
         self.heard_us.saturating_sub(wait_us).max(self.sent_us)
     }
 
+    /// The last time at which it can have been decided: that of the answer, or a later one at which its limiter heard of it. Envoy
+    /// answers its client when its patience ends, and a gateway that stood still decides the question afterwards.
+    pub(crate) fn decided_by_us(&self) -> u64 {
+        let told = self.asking.map_or(0, |asking| asking.answered_us);
+        self.heard_us.max(told)
+    }
+
     /// The positions and costs of the charges that the service settled.
     pub(crate) fn settled(&self) -> impl Iterator<Item = (usize, u64)> {
         let costs = self.told.iter().flat_map(|told| &told.settled);

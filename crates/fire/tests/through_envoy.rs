@@ -194,6 +194,24 @@ fn a_gateway_or_an_envoy_that_is_away_explains_a_question_without_an_answer() {
 }
 
 #[test]
+fn a_question_may_be_decided_after_envoys_patience_but_not_after_the_gateway_has_told() {
+    let late = |told_us: u64| {
+        let history = with(1, |it| {
+            says(it, 500);
+            it.sent_us -= S / 2;
+            it.heard_us = it.sent_us + S / 10;
+            it.asking = Some(Asking {
+                asked_us: it.sent_us + MS,
+                answered_us: START_US + told_us,
+            });
+        });
+        away(history, GATEWAY_PROCESS, S / 2, S)
+    };
+    assert_eq!(wrongs(&late(S + MS)), [""; 0]);
+    assert_eq!(wrongs(&late(S / 2 + 2 * MS)).len(), 1);
+}
+
+#[test]
 fn an_answer_that_does_not_come_is_caught() {
     let hangs = |took_us: u64| {
         with(2, |it| {

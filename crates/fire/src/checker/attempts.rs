@@ -66,7 +66,7 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     }
     let untimely = |(asked, said): (&AskedCharge, &VerdictRecord)| {
         let timeline = timelines.of_budget(asked.budget);
-        let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.heard_us);
+        let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.decided_by_us());
         (said.known && eras.is_empty()).then(|| {
             let caller = asked.budget.caller;
             let late = |us: u64| i128::from(said.at_us) - i128::from(us);
@@ -95,7 +95,7 @@ pub(super) fn broken_promise(
     let at_us = verdicts.iter().map(|said| said.at_us).min()?;
     let (from_us, to_us) = (
         attempt.sent_us.saturating_sub(LONGEST_WAIT_US),
-        attempt.heard_us,
+        attempt.decided_by_us(),
     );
     let mut budgets = attempt.verb.budgets();
     let is_void = budgets.any(|budget| {
