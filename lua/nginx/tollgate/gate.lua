@@ -46,6 +46,9 @@ end
 
 -- Lets the request pass, or answers it.
 function _M.access(self)
+  if not told.is_kept() then
+    error("tollgate: nginx.conf does not have the two `map` lines about $tollgate, which README.md shows: no request is decided", 0)
+  end
   local charges, names, denies = plan.of_request(self.config)
   if not charges then return answer.refuse(names, denies) end
   local count = #charges

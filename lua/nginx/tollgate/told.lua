@@ -11,6 +11,11 @@ local _M = {}
 local NOTHING = "-"
 local QUOTE = 34
 
+-- Says whether nginx.conf makes the variable, without which a request that goes on elsewhere would be charged again.
+function _M.is_kept()
+  return var.tollgate ~= nil
+end
+
 -- True if the request has been asked about: before an internal redirect.
 function _M.is_decided()
   return var.tollgate ~= ""

@@ -99,7 +99,10 @@ async fn nginx_without_the_variable_passes_nothing_on_and_says_why() {
     );
     let without_both = vec![(variable, ""), (room, "")];
     for (mut words, why) in [
-        (without_both, "variable \"tollgate\" not found for writing"),
+        (
+            without_both,
+            "does not have the two `map` lines about $tollgate",
+        ),
         (
             vec![(room, "")],
             "variable \"tollgate\" cannot be assigned a value",
