@@ -23,7 +23,7 @@ local KNOWN = {
   keepalive_ms = "number",
 }
 
--- What nginx's own timers take.
+-- The longest time of nginx's own timers.
 local MOST = 2147483647
 
 -- A client of the Redis that `options` name, with this script.

@@ -98,7 +98,7 @@ fn reload(gateway: &Gateway, tls: Option<&Tls>) {
     if let Some(tls) = tls
         && tls.reload().is_err()
     {
-        // What is wrong once may be about to be replaced, and an operator asks now.
+        // A wrong file may be about to be replaced, and an operator asks now.
         let _told = tls.reload();
     }
 }

@@ -32,7 +32,7 @@ location / {"#;
 /// LuaJIT chooses by chance what it compiles: about one start in six is left with a part that is not, and has a pace of 0.77.
 const STARTS: usize = 5;
 
-/// So many requests warm up tables and the compiler, and so many are counted.
+/// The requests that warm up tables and the compiler, and those that are counted.
 const WARM_UP: usize = 600;
 const COUNTED: usize = 300;
 
