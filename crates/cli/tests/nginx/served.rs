@@ -212,14 +212,25 @@ impl Gate {
         children.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Has nginx read it again, and waits until the workers of before are gone.
-    pub(crate) async fn reload_fully(&self) {
-        let (before, start) = (self.workers(), Instant::now());
-        self.reload();
-        while self.workers().iter().any(|worker| before.contains(worker)) {
+    /// Its two workers by the page's configuration, none of which is one of these. nginx listens before it has any, and may have
+    /// only one for a time.
+    async fn both_workers(&self, without: &[String]) -> Vec<String> {
+        let start = Instant::now();
+        loop {
+            let workers = self.workers();
+            if workers.len() == 2 && !workers.iter().any(|worker| without.contains(worker)) {
+                return workers;
+            }
             assert!(start.elapsed() < PATIENCE, "{}", self.nginx.log());
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Has nginx read it again, and waits until the workers of before are gone.
+    pub(crate) async fn reload_fully(&self) {
+        let before = self.both_workers(&[]).await;
+        self.reload();
+        self.both_workers(&before).await;
     }
 
     /// Waits until the log says this.
