@@ -17,7 +17,7 @@ use axum::response::sse::{Event, Sse};
 use axum::routing::{any, get, post};
 use tokio::time::{sleep, timeout};
 use tokio_stream::{Stream, StreamExt};
-use tollgate::{Concurrent, Lease, Limiter, Policy, RateLimitLayer, RedisBackend};
+use tollgate::{Concurrent, Hold, Limiter, Policy, RateLimitLayer, RedisBackend};
 use tollgate_examples::serve;
 
 /// The patience with a caller that sends nothing more: a slow body and an idle socket hold their places.
@@ -39,11 +39,11 @@ async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     Sse::new(tokio_stream::iter(ticks).throttle(Duration::from_millis(500)))
 }
 
-/// The response to an upgrade is over before the first message, so that the connection takes a lease.
-async fn socket(upgrade: WebSocketUpgrade, lease: Lease) -> Response {
+/// The response to an upgrade is over before the first message, so that the connection takes a hold.
+async fn socket(upgrade: WebSocketUpgrade, hold: Hold) -> Response {
     upgrade.on_upgrade(async move |socket| {
         echo(socket).await;
-        drop(lease);
+        drop(hold);
     })
 }
 

@@ -11,8 +11,8 @@ pub mod annotation;
 mod answer;
 mod body;
 mod buffer;
+mod hold;
 mod layer;
-mod lease;
 mod settings;
 mod status;
 mod sync;
@@ -30,6 +30,6 @@ pub use self::body::{
     AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService, BodyWatch, ResponseBody, WatchedBody,
 };
 pub use self::buffer::{BufferBodyLayer, BufferBodyService, BufferFuture, BufferedBody};
+pub use self::hold::Hold;
 pub use self::layer::{RateLimitLayer, RateLimitService, ResponseFuture};
-pub use self::lease::Lease;
 pub use self::status::{RateLimitStatus, SettleError};

@@ -254,7 +254,7 @@ impl RateLimitStatus {
 }
 
 /// The end of a response, which comes once: when it is dropped. The nearest layer's places for the request are then given back,
-/// unless there is a [`Lease`](crate::Lease).
+/// unless there is a [`Hold`](crate::Hold).
 #[derive(Debug)]
 pub(crate) struct ResponseEnd {
     pub(crate) status: RateLimitStatus,

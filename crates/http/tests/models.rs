@@ -1,4 +1,4 @@
-//! Models of the types that threads share: the registry of annotated handlers, and the status of a request with its leases. In
+//! Models of the types that threads share: the registry of annotated handlers, and the status of a request with its holds. In
 //! every order that threads can take.
 //!
 //! The modules are the crate's own, with loom's locks in place of std's. The modules that they use stand in `models`, as far as it
@@ -28,8 +28,8 @@ mod annotation {
     use models::{build, claim, misuse, site};
 }
 
-#[path = "../src/lease.rs"]
-mod lease;
+#[path = "../src/hold.rs"]
+mod hold;
 #[path = "../src/status.rs"]
 mod status;
 
@@ -39,7 +39,7 @@ mod settings {
     pub(crate) struct Config;
 }
 
-#[path = "models/leases.rs"]
-mod leases;
+#[path = "models/holds.rs"]
+mod holds;
 
 use status::RateLimitStatus;

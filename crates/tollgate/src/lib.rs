@@ -34,7 +34,7 @@
 //! | How do paying customers get more? | [`Tiers`] |
 //! | How does each customer get the quota that the database states? | [`QuotaLookup`] |
 //! | How do I charge what a request really cost? | [`Policy::count_if`], [`Policy::settle_by`], [`RateLimitStatus::settle`] |
-//! | How do I limit how many uploads, streams or sockets a caller has at once? | [`Concurrent`], [`Lease`] |
+//! | How do I limit how many uploads, streams or sockets a caller has at once? | [`Concurrent`], [`Hold`] |
 //! | How do important requests pass when a budget runs short? | [`Policy::keep_for`] |
 //! | How do I limit a job that is not a request? | [`Limiter::check`] |
 //! | How do I try a limit before it is enforced? | [`Policy::shadow`], [`LimiterBuilder::observe`] |
@@ -204,7 +204,7 @@ pub use tollgate_http::rate_limit;
 pub use tollgate_http::{
     AnswerBody, AnyBody, AnyBodyFuture, AnyBodyLayer, AnyBodyService, BodyWatch, BufferBodyLayer,
     BufferBodyService, BufferFuture, BufferedBody, GrpcAnswers, GrpcCode, GrpcStatus, HeaderForm,
-    IntoAnswer, Jitter, Lease, PlainText, ProblemJson, RateLimitHeaders, RateLimitLayer,
+    Hold, IntoAnswer, Jitter, PlainText, ProblemJson, RateLimitHeaders, RateLimitLayer,
     RateLimitService, RateLimitStatus, Refusal, RefusalReason, Respond, ResponseBody,
     ResponseFuture, SeeOther, SettleError, WatchedBody,
 };

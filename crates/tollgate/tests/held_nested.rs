@@ -27,7 +27,7 @@ use http_body_util::{BodyExt, Either, Full, StreamBody};
 use tokio_stream::StreamExt;
 use tollgate::key::Global;
 use tollgate::{
-    AnyBodyLayer, BufferBodyLayer, Concurrent, Lease, Policy, Quota, RateLimitStatus, ResponseBody,
+    AnyBodyLayer, BufferBodyLayer, Concurrent, Hold, Policy, Quota, RateLimitStatus, ResponseBody,
 };
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::compression::CompressionLayer;
@@ -211,13 +211,13 @@ async fn each_attempt_pays_by_its_own_response() {
 async fn layers_within_layers_and_routes_within_them_give_back_each_their_own() {
     use tollgate::MethodRouterExt;
 
-    for leased in [false, true] {
+    for kept_on in [false, true] {
         let (outer, inner, streams) = (Held::two(), Held::two(), Streams::default());
-        let leases: Arc<Mutex<Vec<Lease>>> = Arc::default();
-        let (kept, opened) = (Arc::clone(&leases), streams.clone());
-        let handler = async move |lease: Lease| {
-            if leased {
-                kept.lock().unwrap().push(lease);
+        let holds: Arc<Mutex<Vec<Hold>>> = Arc::default();
+        let (kept, opened) = (Arc::clone(&holds), streams.clone());
+        let handler = async move |hold: Hold| {
+            if kept_on {
+                kept.lock().unwrap().push(hold);
             }
             Body::from_stream(opened.open())
         };
@@ -235,9 +235,9 @@ async fn layers_within_layers_and_routes_within_them_give_back_each_their_own() 
             drop(second);
             assert_eq!((outer.free().await, inner.free().await), (1, 1));
             drop(answer);
-            if leased {
+            if kept_on {
                 assert_eq!((outer.free().await, inner.free().await), (1, 1));
-                leases.lock().unwrap().clear();
+                holds.lock().unwrap().clear();
             }
             assert_eq!((outer.free().await, inner.free().await), (2, 2));
             // The route's own limit is given back through the inner layer's observer.
@@ -247,25 +247,25 @@ async fn layers_within_layers_and_routes_within_them_give_back_each_their_own() 
 }
 
 #[tokio::test]
-async fn clones_of_a_lease_hold_together_in_whatever_threads_they_end() {
+async fn clones_of_a_hold_hold_together_in_whatever_threads_they_end() {
     for round in 0..200 {
         let held = Held::two();
-        let leases: Arc<Mutex<Vec<Lease>>> = Arc::default();
-        let kept = Arc::clone(&leases);
+        let holds: Arc<Mutex<Vec<Hold>>> = Arc::default();
+        let kept = Arc::clone(&holds);
         let service = service_fn(move |request: Request<Body>| {
             let status: &RateLimitStatus = request.extensions().get().unwrap();
-            let first = status.lease();
-            let (second, third) = (first.clone(), status.lease());
+            let first = status.hold();
+            let (second, third) = (first.clone(), status.hold());
             kept.lock()
                 .unwrap()
                 .extend([first, second, third.clone(), third]);
             async { Ok::<_, Infallible>(Response::new(Body::empty())) }
         });
         let answer = held.layer().layer(service).oneshot(request()).await;
-        let last = leases.lock().unwrap().swap_remove(round % 4);
+        let last = holds.lock().unwrap().swap_remove(round % 4);
         thread::scope(|scope| {
-            for lease in leases.lock().unwrap().drain(..) {
-                scope.spawn(move || drop(lease));
+            for hold in holds.lock().unwrap().drain(..) {
+                scope.spawn(move || drop(hold));
             }
             scope.spawn(move || drop(answer));
         });
@@ -276,7 +276,7 @@ async fn clones_of_a_lease_hold_together_in_whatever_threads_they_end() {
 }
 
 #[tokio::test]
-async fn a_status_that_outlives_its_request_holds_nothing_and_a_lease_of_it_holds_nothing() {
+async fn a_status_that_outlives_its_request_holds_nothing_and_a_hold_of_it_holds_nothing() {
     let held = Held::two();
     let kept: Arc<Mutex<Vec<RateLimitStatus>>> = Arc::default();
     let keeps = Arc::clone(&kept);
@@ -290,7 +290,7 @@ async fn a_status_that_outlives_its_request_holds_nothing_and_a_lease_of_it_hold
     assert_eq!((held.free().await, held.released()), (2, 1));
 
     let status = kept.lock().unwrap().pop().unwrap();
-    let late = status.lease();
+    let late = status.hold();
     assert_eq!(held.free().await, 2);
     drop(late);
     drop(status);

@@ -22,7 +22,7 @@ use common::{Waiting, at_a_standstill};
 use http::{Request, Response, StatusCode};
 use tollgate::key::Global;
 use tollgate::{
-    Cause, CheckOutcome, Concurrent, FailureKind, Key, Lease, Limiter, OnFailure, Policy, Quota,
+    Cause, CheckOutcome, Concurrent, FailureKind, Hold, Key, Limiter, OnFailure, Policy, Quota,
     RateLimitLayer, Share, Tiers,
 };
 use tollgate_testkit::Log;
@@ -276,7 +276,7 @@ async fn heads_redirects_fallbacks_and_unread_requests_give_back() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_upgraded_without_a_lease_is_told_of_once() {
+async fn a_connection_that_is_upgraded_without_a_hold_is_told_of_once() {
     let switching = || {
         let mut answer = Response::new(Body::empty());
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -285,20 +285,20 @@ async fn a_connection_that_is_upgraded_without_a_lease_is_told_of_once() {
     let log = Log::default();
     let _listening = log.listen();
 
-    // given a limiter of quotas, and a handler that keeps a lease
+    // given a limiter of quotas, and a handler that keeps a hold
     let quotas = RateLimitLayer::new(Policy::new("page", Quota::per_hour(10)).key(Global));
     let plain = Router::new().route("/", any(async move || switching()));
     let _answer = plain.clone().layer(quotas).oneshot(request()).await;
     let held = Held::two();
-    let leased = any(async move |lease: Lease| {
+    let kept_on = any(async move |hold: Hold| {
         let _kept = tokio::spawn(async move {
             tokio::task::yield_now().await;
-            drop(lease);
+            drop(hold);
         });
         switching()
     });
-    let leased = Router::new().route("/", leased).layer(held.layer());
-    let answer = leased.oneshot(request()).await.unwrap();
+    let kept_on = Router::new().route("/", kept_on).layer(held.layer());
+    let answer = kept_on.oneshot(request()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
     held.comes_to(2).await;
     assert_eq!(log.text(), "");
@@ -313,5 +313,5 @@ async fn a_connection_that_is_upgraded_without_a_lease_is_told_of_once() {
     // then the log says what is wrong, once
     let text = log.text();
     assert_eq!(text.matches("WARN").count(), 1, "{text}");
-    assert!(text.contains("take a `Lease`"), "{text}");
+    assert!(text.contains("take a `Hold`"), "{text}");
 }

@@ -16,7 +16,7 @@ use common::served::Served;
 use http::{Method, Request, Response, StatusCode};
 use tollgate::key::{Global, Header};
 use tollgate::{
-    ClientAddress, Concurrent, Hops, Lease, Limiter, Networks, Policy, Quota, RateLimitLayer,
+    ClientAddress, Concurrent, Hold, Hops, Limiter, Networks, Policy, Quota, RateLimitLayer,
 };
 use tollgate_testkit::Log;
 use tower::ServiceExt;
@@ -199,13 +199,13 @@ async fn a_forwarding_header_that_is_believed_or_not_needed_is_in_order() {
     assert_eq!(text, "");
 }
 
-/// Two layers, of which the outer one holds, around a handler that answers with this and may keep its lease until the end.
+/// Two layers, of which the outer one holds, around a handler that answers with this and may keep its hold until the end.
 fn opening(code: StatusCode, is_leased: bool) -> Router {
-    let handler = any(async move |lease: Lease| {
+    let handler = any(async move |hold: Hold| {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = code;
         if is_leased {
-            response.extensions_mut().insert(lease);
+            response.extensions_mut().insert(hold);
         }
         response
     });
@@ -219,7 +219,7 @@ fn opening(code: StatusCode, is_leased: bool) -> Router {
 /// A `CONNECT` is how a WebSocket comes over HTTP/2: the answer is an ordinary success, and the stream is the connection. Of an
 /// upgrade `held_policies.rs` shows the same, in a process of its own.
 #[tokio::test]
-async fn a_connection_that_connect_opens_without_a_lease_is_told_of_once() {
+async fn a_connection_that_connect_opens_without_a_hold_is_told_of_once() {
     let log = Log::default();
     let _listening = log.listen();
     let open = async |method, code, is_leased| {
@@ -228,7 +228,7 @@ async fn a_connection_that_connect_opens_without_a_lease_is_told_of_once() {
         opening(code, is_leased).oneshot(request).await.unwrap()
     };
 
-    // given requests that open no connection, and one with a lease
+    // given requests that open no connection, and one with a hold
     open(Method::CONNECT, StatusCode::FORBIDDEN, false).await;
     open(Method::GET, StatusCode::OK, false).await;
     drop(open(Method::CONNECT, StatusCode::OK, true).await);
@@ -242,5 +242,5 @@ async fn a_connection_that_connect_opens_without_a_lease_is_told_of_once() {
     // then one line says what to write
     let text = log.text();
     assert_eq!(text.matches("WARN").count(), 1, "{text}");
-    assert!(text.contains("take a `Lease`"), "{text}");
+    assert!(text.contains("take a `Hold`"), "{text}");
 }

@@ -54,7 +54,7 @@ impl Completion {
         let holds = status.holds();
         let code = response.status();
         if holds && (code == StatusCode::SWITCHING_PROTOCOLS || (*connects && code.is_success())) {
-            warn_without_lease(status);
+            warn_without_hold(status);
         }
         if (holds || is_by_bytes)
             && let Some(Self { end, .. }) = work.take()
@@ -64,15 +64,15 @@ impl Completion {
     }
 }
 
-/// Tells the operator once that a connection goes on without a lease.
+/// Tells the operator once that a connection goes on without a hold.
 #[cold]
-fn warn_without_lease(status: &RateLimitStatus) {
+fn warn_without_hold(status: &RateLimitStatus) {
     static WARNED: AtomicBool = AtomicBool::new(false);
 
-    if !status.ledger().is_leased() && !WARNED.swap(true, Ordering::Relaxed) {
+    if !status.ledger().is_kept() && !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             "a connection was upgraded, or opened by `CONNECT`, and what its request holds is given back now: let the handler take \
-             a `Lease` and keep it for as long as the connection lasts"
+             a `Hold` and keep it for as long as the connection lasts"
         );
     }
 }

@@ -24,8 +24,8 @@ pub struct Ledger {
     holds: bool,
     /// The number of responses that were begun within that of the outermost layer.
     responses: u32,
-    /// The number of leases that keep what is held after the response is over.
-    leases: u32,
+    /// The number of those that keep what is held after the response is over.
+    keepers: u32,
     /// The time for which the request waited, here and further in.
     waited_us: u32,
     /// True if a limit further in refused the request.
@@ -178,7 +178,7 @@ impl Ledger {
                 payments: SmallVec::from_buf([Payment::of(settlement, payer, 1, is_local)]),
                 holds: limit.quota.is_held(),
                 responses: 0,
-                leases: 0,
+                keepers: 0,
                 waited_us: 0,
                 is_refused: false,
                 transport: payer.demand.transport,
@@ -216,7 +216,7 @@ impl Ledger {
             verdicts,
             payments,
             responses: 0,
-            leases: 0,
+            keepers: 0,
             waited_us: 0,
             is_refused: false,
             transport: entries.transport(),
@@ -278,19 +278,19 @@ impl Ledger {
         self.holds
     }
 
-    /// True if a lease keeps what is held after the response is over.
-    pub fn is_leased(&self) -> bool {
-        self.leases > 0
+    /// True if a handler keeps what is held after the response is over.
+    pub fn is_kept(&self) -> bool {
+        self.keepers > 0
     }
 
-    /// Keeps what is held until [`end_lease`](Self::end_lease), whatever becomes of the response.
-    pub fn begin_lease(&mut self) {
-        self.leases += 1;
+    /// Keeps what is held until [`end_hold`](Self::end_hold), whatever becomes of the response.
+    pub fn begin_hold(&mut self) {
+        self.keepers += 1;
     }
 
-    /// Gives back what is held for responses that are over, if this was the last lease.
-    pub fn end_lease(&mut self) {
-        self.leases = self.leases.saturating_sub(1);
+    /// Gives back what is held for responses that are over, if this was the last hold.
+    pub fn end_hold(&mut self) {
+        self.keepers = self.keepers.saturating_sub(1);
         self.release_if_over();
     }
 
@@ -302,7 +302,7 @@ impl Ledger {
         self.responses
     }
 
-    /// A response is over: what is held for it is given back, unless there is a lease.
+    /// A response is over: what is held for it is given back, unless there is a hold.
     pub fn end_response(&mut self, response: u32) {
         let payments = self.payments.iter_mut();
         for payment in payments.filter(|payment| payment.response == response) {
@@ -313,7 +313,7 @@ impl Ledger {
 
     fn release_if_over(&mut self) {
         let transport = self.transport;
-        if self.holds && self.leases == 0 {
+        if self.holds && self.keepers == 0 {
             self.each(|payment, verdict| {
                 if payment.is_over {
                     payment.release(verdict, transport);

@@ -11,7 +11,7 @@ mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
-mod leases;
+mod holds;
 mod rules;
 
 use axum::Router;

@@ -1,4 +1,4 @@
-//! The ends of responses, the leases of a request, and limits further in: what is held is given back exactly once.
+//! The ends of responses, the holds of a request, and limits further in: what is held is given back exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,24 +77,24 @@ fn outermost(ledger: Ledger) -> (RateLimitStatus, ResponseEnd) {
 }
 
 #[test]
-fn what_is_held_is_given_back_once_whichever_of_the_response_and_the_leases_ends_last() {
+fn what_is_held_is_given_back_once_whichever_of_the_response_and_the_holds_ends_last() {
     let places = Places::new();
     in_every_order(move || {
         let (status, end) = outermost(places.hold());
-        let lease = status.lease();
+        let hold = status.hold();
 
         let responding = thread::spawn(move || drop(end));
         let working = thread::spawn({
             let places = places.clone();
             move || {
-                let last = lease.clone();
-                drop(lease);
-                assert_eq!(places.so_far(), 0, "there is a lease");
+                let last = hold.clone();
+                drop(hold);
+                assert_eq!(places.so_far(), 0, "there is a hold");
                 drop(last);
             }
         });
-        // A task that takes a lease of its own, perhaps when all is over.
-        drop(status.lease());
+        // A task that takes a hold of its own, perhaps when all is over.
+        drop(status.hold());
         responding.join().unwrap();
         working.join().unwrap();
 
@@ -140,7 +140,7 @@ fn what_a_limit_further_in_holds_is_given_back_once_even_if_the_response_ends_me
             let (places, status) = (places.clone(), status.clone());
             move || {
                 status.enter(places.hold());
-                drop(status.lease());
+                drop(status.hold());
             }
         });
         drop(end);

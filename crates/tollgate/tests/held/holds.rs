@@ -1,4 +1,4 @@
-//! Leases, which hold for longer than the response.
+//! Holds, which hold for longer than the response.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,51 +13,51 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
-use tollgate::{Lease, RateLimitStatus};
+use tollgate::{Hold, RateLimitStatus};
 
 use crate::common::held::Held;
 use crate::{Client, serve, status};
 
 #[tokio::test]
-async fn a_lease_holds_for_longer_than_the_response() {
+async fn a_hold_holds_for_longer_than_the_response() {
     let held = Held::two();
-    let leases: Arc<Mutex<Vec<Lease>>> = Arc::default();
-    let kept = Arc::clone(&leases);
-    let handler = post(async move |lease: Lease| {
+    let holds: Arc<Mutex<Vec<Hold>>> = Arc::default();
+    let kept = Arc::clone(&holds);
+    let handler = post(async move |hold: Hold| {
         let mut kept = kept.lock().unwrap();
-        kept.push(lease.clone());
-        kept.push(lease);
+        kept.push(hold.clone());
+        kept.push(hold);
         "in the works"
     });
-    let handler = handler.get(async |status: RateLimitStatus| drop(status.lease()));
+    let handler = handler.get(async |status: RateLimitStatus| drop(status.hold()));
     let address = serve(Router::new().route("/", handler).layer(held.layer())).await;
     let mut client = Client::to(address).await;
     let request = Request::post("/").header("host", "x").body(Empty::new());
     let answer = client.0.send_request(request.unwrap()).await.unwrap();
     answer.into_body().collect().await.unwrap();
 
-    // A lease that ends before the response gives nothing back.
+    // A hold that ends before the response gives nothing back.
     assert_eq!(status(address, "/").await, StatusCode::OK);
     held.comes_to(1).await;
 
     // The last of its clones gives back.
-    leases.lock().unwrap().pop();
+    holds.lock().unwrap().pop();
     assert_eq!((held.free().await, held.released()), (1, 1));
-    leases.lock().unwrap().pop();
+    holds.lock().unwrap().pop();
     assert_eq!((held.free().await, held.released()), (2, 2));
 }
 
 #[tokio::test]
-async fn an_upgraded_connection_holds_while_its_handler_keeps_the_lease() {
+async fn an_upgraded_connection_holds_while_its_handler_keeps_the_hold() {
     let held = Held::two();
     let close = Arc::new(tokio::sync::Notify::new());
     let closed = Arc::clone(&close);
     // As a WebSocket does: the answer is 101, and the connection goes on elsewhere.
-    let upgrade = any(async move |lease: Lease, request: Request| {
+    let upgrade = any(async move |hold: Hold, request: Request| {
         drop(tokio::spawn(async move {
             let _connection = hyper::upgrade::on(request).await.unwrap();
             closed.notified().await;
-            drop(lease);
+            drop(hold);
         }));
         let mut switching = Response::new(Body::empty());
         *switching.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -83,16 +83,16 @@ async fn an_upgraded_connection_holds_while_its_handler_keeps_the_lease() {
 }
 
 #[tokio::test]
-async fn a_connection_by_connect_over_http_2_holds_while_its_handler_keeps_the_lease() {
+async fn a_connection_by_connect_over_http_2_holds_while_its_handler_keeps_the_hold() {
     let held = Held::two();
     let close = Arc::new(tokio::sync::Notify::new());
     let closed = Arc::clone(&close);
     // As a WebSocket does over HTTP/2: the answer is 200, and the stream is the connection.
-    let connect = any(async move |lease: Lease, request: Request| {
+    let connect = any(async move |hold: Hold, request: Request| {
         drop(tokio::spawn(async move {
             let _connection = hyper::upgrade::on(request).await.unwrap();
             closed.notified().await;
-            drop(lease);
+            drop(hold);
         }));
     });
     let app = Router::new().route("/socket", connect);
