@@ -3,8 +3,10 @@
 mod bans;
 mod grants;
 mod ids;
+mod known;
 
 pub use self::grants::{check_up_to, decide_up_to};
+pub use self::known::deny_by_known;
 
 use smallvec::SmallVec;
 

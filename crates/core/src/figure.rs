@@ -34,6 +34,8 @@ pub enum Figure {
     LostLeases,
     /// A count: units of other processes that this one made free, because their leases had run out.
     Reclaimed,
+    /// A count: decisions that no server was asked for, because their denial was known.
+    KnownDenials,
     /// Servers of which this process has no connection that answers, so that their callers fail at once: the breaker is open.
     ServersAway,
     /// Keys that are remembered in this process now.
@@ -61,6 +63,7 @@ impl Figure {
             | Self::LostGiveBacks
             | Self::LostLeases
             | Self::Reclaimed
+            | Self::KnownDenials
             | Self::Evicted => true,
             Self::Held | Self::ServersAway | Self::Keys => false,
         }

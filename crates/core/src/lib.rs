@@ -86,7 +86,9 @@ pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock};
 pub use concurrent::Concurrent;
-pub use engine::{States, check_up_to, decide, decide_one, decide_quickly, decide_up_to};
+pub use engine::{
+    States, check_up_to, decide, decide_one, decide_quickly, decide_up_to, deny_by_known,
+};
 pub use error::{BackendError, FailureKind};
 pub use figure::Figure;
 pub use key::{Key, KeyKind};

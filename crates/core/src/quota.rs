@@ -584,6 +584,15 @@ impl Quota {
         }
     }
 
+    /// True if this is a ban that begins anew with each request of its caller.
+    pub(crate) const fn hears_knocks(&self) -> bool {
+        if let Rule::Ban(penalty) = &self.rule {
+            matches!(penalty.onset, Onset::Extended)
+        } else {
+            false
+        }
+    }
+
     /// The capacity of a full budget: the burst, or the limit of a window or log. No request of a higher cost can ever pass.
     #[must_use]
     #[inline]

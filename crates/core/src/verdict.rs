@@ -448,6 +448,8 @@ impl fmt::Debug for Verdict {
 pub struct Decision {
     at: Timestamp,
     admitted: bool,
+    /// True if the backend's server was not asked.
+    known: bool,
     verdicts: Verdicts,
 }
 
@@ -522,6 +524,7 @@ impl Decision {
         Self {
             at,
             admitted,
+            known: false,
             verdicts: Verdicts::Together(verdicts),
         }
     }
@@ -544,6 +547,7 @@ impl Decision {
         Self {
             at: times.first().copied().unwrap_or_default(),
             admitted,
+            known: false,
             verdicts: Verdicts::Separate(Box::new(SeparateVerdicts { verdicts, times })),
         }
     }
@@ -554,6 +558,7 @@ impl Decision {
         Self {
             at,
             admitted: verdict.is_allowed() || mode != Mode::Enforce,
+            known: false,
             verdicts: Verdicts::Together(smallvec![verdict]),
         }
     }
@@ -576,6 +581,32 @@ impl Decision {
     #[inline]
     pub fn is_admitted(&self) -> bool {
         self.admitted
+    }
+
+    /// True for a denial that followed from what the backend knew already, so that it did not ask its server.
+    ///
+    /// ```
+    /// use tollgate::{Backend, BackendError, Charge};
+    ///
+    /// /// In words, for a log.
+    /// async fn origin(backend: &dyn Backend, charge: Charge<'_>) -> Result<&'static str, BackendError> {
+    ///     let decision = backend.decide(&[charge]).await?;
+    ///     Ok(if decision.is_known() { "known" } else { "asked" })
+    /// }
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// This decision, as one that was known already.
+    #[inline]
+    pub(crate) fn known(self) -> Self {
+        Self {
+            known: true,
+            ..self
+        }
     }
 
     /// The only verdict, unless it was made by a clock of its own.

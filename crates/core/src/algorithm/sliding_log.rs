@@ -175,6 +175,10 @@ impl Log {
 }
 
 impl ChargeLog {
+    pub(super) fn entries(&self) -> usize {
+        self.0.entries.len()
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot::SlidingLog {
             entries: self

@@ -138,6 +138,16 @@ impl State {
         }
     }
 
+    /// The number of entries, if the state is a log of charges; the others take at most two kilobytes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        match &self.0 {
+            Repr::SlidingLog(state) => state.entries(),
+            _ => 0,
+        }
+    }
+
     /// The state as plain numbers.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

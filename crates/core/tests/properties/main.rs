@@ -22,6 +22,7 @@ mod expiry;
 mod extremes;
 mod grants;
 mod ids;
+mod known;
 mod numbers;
 mod pitfalls;
 mod places;
