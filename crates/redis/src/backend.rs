@@ -13,6 +13,7 @@ use crate::config::{RedisBackendBuilder, Topology};
 use crate::error::ConnectError;
 use crate::fleet::Fleet;
 use crate::job::{Job, gone, outcome_of};
+use crate::known::KnownDenials;
 use crate::name::Names;
 use crate::saga;
 use crate::stats::Stats;
@@ -41,6 +42,7 @@ use crate::wire::{Request, Work};
 #[derive(Clone)]
 pub struct RedisBackend {
     pub(crate) fleet: Fleet,
+    known: Arc<KnownDenials>,
     names: Arc<Names>,
     place: Arc<str>,
 }
@@ -127,6 +129,7 @@ impl RedisBackend {
             lost_leases: figures.lost_leases,
             reclaimed: figures.reclaimed,
             twins: figures.twins,
+            known_denials: self.known.denied(),
             ..self.fleet.counters().read()
         }
     }
@@ -194,9 +197,15 @@ impl RedisBackend {
         self.names.identity(key)
     }
 
-    pub(crate) fn start(fleet: Fleet, names: Names, place: String) -> Self {
+    pub(crate) fn start(
+        fleet: Fleet,
+        known: Arc<KnownDenials>,
+        names: Names,
+        place: String,
+    ) -> Self {
         Self {
             fleet,
+            known,
             names: Arc::new(names),
             place: place.into(),
         }
@@ -207,11 +216,12 @@ impl RedisBackend {
             work,
             names: [self.names.of(scope, key)].into_iter().collect(),
             owed: None,
+            event: None,
         }
     }
 
     fn tell(&self, request: Request) {
-        let request = self.fleet.holder().owes(request);
+        let request = self.known.owes(self.fleet.holder().owes(request));
         let job = Job::unattended(request, self.fleet.counters());
         self.fleet.push(job);
     }
@@ -221,6 +231,9 @@ impl Backend for RedisBackend {
     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         if let Some(refused) = too_many(charges) {
             return Answer::now(Err(refused));
+        }
+        if let Some(denied) = self.known.deny(charges, None) {
+            return Answer::now(Ok(denied));
         }
         let deadline = self.fleet.deadline();
         let request = Request::for_decision(charges, &self.names);
@@ -243,6 +256,9 @@ impl Backend for RedisBackend {
         let refused = too_many(charges).map_or_else(|| check_up_to(charges), Err);
         if let Err(refused) = refused {
             return Answer::now(Err(refused));
+        }
+        if let Some(denied) = self.known.deny(charges, Some(at_least)) {
+            return Answer::now(Ok(denied));
         }
         let deadline = self.fleet.deadline();
         let request = Request::for_decision(charges, &self.names).up_to(at_least);
@@ -284,7 +300,8 @@ impl Backend for RedisBackend {
 
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         let deadline = self.fleet.deadline();
-        let request = self.request(Work::Reset(scope), scope, key);
+        let mut request = self.request(Work::Reset(scope), scope, key);
+        request.event = self.known.begins([(scope, key)].into_iter());
         match &self.fleet {
             Fleet::One(dispatch) => {
                 let answer = dispatch.ask(request, deadline);
@@ -335,6 +352,7 @@ impl Backend for RedisBackend {
             (Figure::Held, stats.held),
             (Figure::LostLeases, stats.lost_leases),
             (Figure::Reclaimed, stats.reclaimed),
+            (Figure::KnownDenials, stats.known_denials),
             (Figure::ServersAway, u64::try_from(away).unwrap_or(u64::MAX)),
         ] {
             tell(figure, value);

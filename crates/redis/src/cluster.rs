@@ -19,6 +19,7 @@ use crate::dispatch::{Dispatch, Limits, Peers};
 use crate::holder::Holder;
 use crate::inline_call::{AnswerFuture, InlineCall};
 use crate::job::{Job, gone, outcome_of};
+use crate::known::KnownDenials;
 use crate::link::{Link, Origin};
 use crate::redirect::Redirect;
 use crate::server::{self, Address};
@@ -42,6 +43,7 @@ pub(crate) struct Cluster {
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,
     pub(crate) holder: Arc<Holder>,
+    pub(crate) known: Arc<KnownDenials>,
     slots: RwLock<Slots>,
     refreshing: AtomicBool,
     myself: Weak<Self>,
@@ -54,6 +56,7 @@ impl Cluster {
         runtime: Handle,
         limits: Limits,
         holder: Arc<Holder>,
+        known: Arc<KnownDenials>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|myself| Self {
             seeds,
@@ -62,6 +65,7 @@ impl Cluster {
             limits,
             counters: Arc::default(),
             holder,
+            known,
             slots: RwLock::default(),
             refreshing: AtomicBool::new(false),
             myself: Weak::clone(myself),
@@ -162,6 +166,7 @@ impl Cluster {
             Some(peers),
             Arc::clone(&self.counters),
             Arc::clone(&self.holder),
+            Arc::clone(&self.known),
         );
         if hope == Prospect::None {
             node.not_connected(&unready("the node was replaced because it did not answer"));

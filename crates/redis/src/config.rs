@@ -41,6 +41,7 @@ pub struct RedisBackendBuilder {
     connect_deadline: Duration,
     limits: Limits,
     held_lease: Duration,
+    knows_denials: bool,
     script: Arc<Script>,
 }
 
@@ -64,6 +65,7 @@ impl RedisBackendBuilder {
             connect_deadline: Duration::from_secs(2),
             limits: Limits::default(),
             held_lease: LEASE,
+            knows_denials: true,
             script: Arc::new(Script::shipped()),
         }
     }
@@ -234,6 +236,33 @@ impl RedisBackendBuilder {
         self
     }
 
+    /// Asks the server about each decision, also about those that can only be denied.
+    ///
+    /// Unless this is called, a denial brings the budget's state along, and while that state denies, by the same rule and at the
+    /// latest time that the server's clock may show, the process answers by itself. Cost and quota are judged anew: a denial of a
+    /// cost of 10 does not stop a cost of 1. The time until a retry is the server's, counted down.
+    ///
+    /// * Credits, debits and resets by this process are felt at once. So is a new quota, since it is judged by its own rule.
+    /// * A credit or reset by another process, a failover, or a clock that steps is felt within 100 ms. The end of a ban that an
+    ///   operator lifts elsewhere is felt within a second.
+    /// * Redis is asked as ever about charges on trial, questions, ids, places under a limit on how many at once, and denials that
+    ///   a ban counts; not about a caller that is banned, unless its knocks extend the ban.
+    /// * Up to 8,192 states are remembered, in 1.5 MB with keys of up to 45 bytes; none takes more than 4 kB.
+    ///
+    /// [`Stats::known_denials`](crate::Stats::known_denials) counts them, and [`Decision::is_known`](tollgate_core::Decision::is_known)
+    /// tells one.
+    ///
+    /// ```
+    /// use tollgate::RedisBackend;
+    ///
+    /// // Callers of one process are credited by another, and must not wait for 100 ms to feel it.
+    /// let builder = RedisBackend::builder("redis://127.0.0.1/").ask_every_denial();
+    /// ```
+    pub fn ask_every_denial(mut self) -> Self {
+        self.knows_denials = false;
+        self
+    }
+
     /// The time that one attempt to connect may take. 2 s unless set: a handshake over a slow link, with a lost packet.
     ///
     /// ```
@@ -282,6 +311,8 @@ impl RedisBackendBuilder {
     #[doc(hidden)]
     pub fn clock(mut self, key: &str) -> Self {
         self.script = Arc::new(Script::with_clock(key));
+        // Such a clock need not run as ours does.
+        self.knows_denials = false;
         self
     }
 

@@ -22,6 +22,7 @@ use crate::connection::Connection;
 use crate::holder::Holder;
 use crate::inline_call::{AnswerFuture, InlineCall};
 use crate::job::{CreditSink, Job, gone};
+use crate::known::KnownDenials;
 use crate::link::Link;
 use crate::queue::{Batch, CallShare};
 use crate::redirect::Redirect;
@@ -102,6 +103,8 @@ pub(crate) struct Dispatch {
     pub(crate) counters: Arc<Counters>,
     /// Shared with the other nodes, too.
     pub(crate) holder: Arc<Holder>,
+    /// Likewise.
+    pub(crate) known: Arc<KnownDenials>,
     state: Mutex<Traffic>,
     /// Tells pending reconnections not to wait for their next attempt.
     pub(crate) hurry: Arc<Notify>,
@@ -117,6 +120,7 @@ impl Dispatch {
         peers: Option<Weak<dyn Peers>>,
         counters: Arc<Counters>,
         holder: Arc<Holder>,
+        known: Arc<KnownDenials>,
     ) -> Arc<Self> {
         let in_cluster = peers.is_some();
         Arc::new_cyclic(|myself: &Weak<Self>| {
@@ -133,6 +137,7 @@ impl Dispatch {
                 peers,
                 counters,
                 holder,
+                known,
                 state: Mutex::new(Traffic::new(limits.connections, in_cluster)),
                 hurry: Arc::default(),
                 _ends: ends,
@@ -174,7 +179,8 @@ impl Dispatch {
 
     /// Sends a job without a caller to the node that has its key by then.
     pub(crate) fn tell(self: &Arc<Self>, request: Request) {
-        let job = Job::unattended(self.holder.owes(request), &self.counters);
+        let request = self.known.owes(self.holder.owes(request));
+        let job = Job::unattended(request, &self.counters);
         match self.peers() {
             Some(peers) => peers.push(job),
             None => self.push(job),

@@ -102,6 +102,8 @@ mod hello;
 mod holder;
 mod inline_call;
 mod job;
+mod known;
+mod learning;
 mod link;
 mod name;
 mod queue;

@@ -333,6 +333,7 @@ impl<'a> Saga<'a> {
                 .map(|&index| self.request.names[index].clone())
                 .collect(),
             owed: None,
+            event: None,
         };
         let request = match at_least {
             Some(at_least) => request.up_to(at_least),
@@ -435,7 +436,7 @@ impl Compensation {
             let deadline = Instant::now() + cluster.limits.deadline;
             let credits: Vec<_> = (credits.into_iter())
                 .map(|request| {
-                    let request = cluster.holder.owes(request);
+                    let request = cluster.known.owes(cluster.holder.owes(request));
                     // All at once: a slow one must not delay the others.
                     cluster.runtime.spawn(cluster.ask(request, deadline))
                 })

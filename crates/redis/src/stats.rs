@@ -49,6 +49,9 @@ pub struct Stats {
     /// another name. Until then, for at most a lease, the places of one of the two may be missing from the count; for a lease
     /// after that, they may count twice.
     pub twins: u64,
+    /// Decisions that the server was not asked for, since it had denied and could not have admitted by then: see
+    /// [`ask_every_denial`](crate::RedisBackendBuilder::ask_every_denial).
+    pub known_denials: u64,
 }
 
 /// The counts as they grow. Nothing depends on their order.

@@ -21,6 +21,7 @@ use crate::dispatch::{Dispatch, Limits, MAX_REQUESTS};
 use crate::hello::Kind;
 use crate::holder::{Holder, LEASE};
 use crate::job::outcome_of;
+use crate::known::KnownDenials;
 use crate::link::{Handshake, Link, Origin};
 use crate::script::Script;
 use crate::server;
@@ -159,6 +160,7 @@ impl DistantBackend {
             None,
             Arc::default(),
             Holder::new(LEASE),
+            KnownDenials::new(true),
         );
         let sent = Arc::<CommandCounts>::default();
         for wire in 0..limits.connections {
@@ -249,6 +251,7 @@ fn credit() -> Request {
         work: Work::Credit(receipt(), 1),
         names: [b"tollgate:far".to_vec()].into_iter().collect(),
         owed: None,
+        event: None,
     }
 }
 

@@ -46,7 +46,9 @@ use job::{Job, gone, outcome_of};
 use link::{Handshake, Link};
 use model::clock::{self, Instant};
 use model::world::{Mood, WORLD};
-use model::{connection, departure, error, hello, holder, link, script, slot, stats, sync, wire};
+use model::{
+    connection, departure, error, hello, holder, known, link, script, slot, stats, sync, wire,
+};
 use product::{cluster, dispatch, inline_call, job, queue, redirect, server, slots};
 use redirect::Redirect;
 use slots::{Prospect, Slots};
@@ -62,7 +64,15 @@ const LIMITS: Limits = Limits {
 /// With this many connections to the first server.
 fn dispatch(runtime: &Handle, lanes: usize) -> Arc<Dispatch> {
     let (link, runtime) = (Link::to(0), runtime.clone());
-    let dispatch = Dispatch::new(link, runtime, LIMITS, None, Arc::default(), Arc::default());
+    let dispatch = Dispatch::new(
+        link,
+        runtime,
+        LIMITS,
+        None,
+        Arc::default(),
+        Arc::default(),
+        Arc::default(),
+    );
     for wire in 0..lanes {
         dispatch.connected(wire, Handshake::to(0));
     }
@@ -238,7 +248,14 @@ fn a_server_that_stalls_or_dies_and_comes_back_leaves_nobody_without_an_answer()
 
 fn cluster(runtime: &Handle) -> Arc<Cluster> {
     let seeds = vec![connection::info(0), connection::info(1)];
-    Cluster::new(seeds, Link::to(0), runtime.clone(), LIMITS, Arc::default())
+    Cluster::new(
+        seeds,
+        Link::to(0),
+        runtime.clone(),
+        LIMITS,
+        Arc::default(),
+        Arc::default(),
+    )
 }
 
 #[test]

@@ -29,7 +29,9 @@ struct Caller {
 
 impl Caller {
     async fn at(server: &Standalone, connections: usize) -> Self {
-        let builder = RedisBackend::builder(&server.url()).connections(connections);
+        // Each knock is to be counted, so none may be known.
+        let builder = RedisBackend::builder(&server.url()).ask_every_denial();
+        let builder = builder.connections(connections);
         let caller = Self {
             backend: builder.patient().connect().await.unwrap(),
             key: Key::from("mallory"),

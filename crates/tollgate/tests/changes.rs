@@ -185,7 +185,8 @@ struct Heard {
 impl Ear {
     fn hears(&self, event: &Event<'_>) {
         let mut heard = self.0.lock().unwrap();
-        let (Cause::Backend, Some(verdict)) = (event.cause(), event.verdict()) else {
+        let (Cause::Backend | Cause::Known, Some(verdict)) = (event.cause(), event.verdict())
+        else {
             return heard.undecided.push(event.cause());
         };
         if matches!(event.quota(), Some("api-hour" | "api-2")) {

@@ -26,7 +26,10 @@ async fn allowed(limiter: &Limiter, policy: &str, checks: usize) -> usize {
 #[tokio::test]
 async fn each_rule_acts_while_redis_is_gone_and_none_when_it_is_back() {
     let mut server = Standalone::start();
-    let backend = RedisBackend::builder(&server.url()).deadline(Duration::from_secs(5));
+    let backend = RedisBackend::builder(&server.url())
+        // A denial that is known is one for a moment longer.
+        .ask_every_denial()
+        .deadline(Duration::from_secs(5));
     let limiter = Limiter::builder()
         .policies([
             policy("open", OnFailure::Allow),
@@ -67,7 +70,10 @@ async fn each_rule_acts_while_redis_is_gone_and_none_when_it_is_back() {
 async fn a_banned_caller_meets_the_share_of_the_process_and_its_bans_until_redis_is_back() {
     const HOUR: Duration = Duration::from_secs(3_600);
     let mut server = Standalone::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let backend = RedisBackend::builder(&server.url()).deadline(Duration::from_secs(5));
+    let backend = RedisBackend::builder(&server.url())
+        // A denial that is known is one for a moment longer.
+        .ask_every_denial()
+        .deadline(Duration::from_secs(5));
     let ban = Ban::after(2, HOUR).lasting(3 * HOUR);
     let policy = policy("login", OnFailure::Local(Share::one_in(2))).ban(ban);
     let limiter = Limiter::builder()
@@ -118,7 +124,10 @@ async fn several_processes_in_several_outages_admit_redis_s_budget_and_a_share_e
     let server = Standalone::start();
     let mut limiters = Vec::new();
     for _ in 0..PROCESSES {
-        let backend = RedisBackend::builder(&server.url()).deadline(Duration::from_millis(200));
+        let backend = RedisBackend::builder(&server.url())
+            // A denial that is known is one for a moment longer.
+            .ask_every_denial()
+            .deadline(Duration::from_millis(200));
         let policy = Policy::new("shared", Quota::per_day(40))
             .on_failure(OnFailure::Local(Share::one_in(4)));
         let limiter = Limiter::builder()
@@ -158,7 +167,10 @@ async fn the_log_names_the_server_the_database_and_what_keeps_it_from_deciding()
     let _listening = log.listen();
     let mut server = Standalone::start();
     let url = format!("{}3", server.url().replace("redis://", "redis://:@"));
-    let backend = RedisBackend::builder(&url).deadline(Duration::from_secs(5));
+    let backend = RedisBackend::builder(&url)
+        // A denial that is known is one for a moment longer.
+        .ask_every_denial()
+        .deadline(Duration::from_secs(5));
     let limiter = Limiter::builder()
         .policy(policy("open", OnFailure::Allow))
         .backend(backend.connect().await.unwrap())

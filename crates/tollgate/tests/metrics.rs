@@ -432,12 +432,13 @@ async fn each_figure_of_the_backend_has_its_own_metric() {
         "held_units",
         "lost_leases_total",
         "reclaimed_units_total",
+        "known_denials_total",
         "servers_away",
         "keys",
         "evicted_keys_total",
     ];
     let values = names.map(|name| value(&page, &format!("rate_limiting_{name}")));
-    let expected: [_; 11] = std::array::from_fn(|n| Some(101.0 + n as f64));
+    let expected: [_; 12] = std::array::from_fn(|n| Some(101.0 + n as f64));
     assert_eq!(values, expected);
 }
 

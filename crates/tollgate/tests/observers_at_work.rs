@@ -35,7 +35,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// All that an observer may hear of.
+/// All that an observer may hear of whose backend is in memory: that knows no denial beside its decisions.
 const CAUSES: [Cause; 19] = [
     Cause::Backend,
     Cause::Local,

@@ -227,7 +227,7 @@ impl Limiter {
         let Some(Ok(decision)) = answer.peek() else {
             return self.wait_or_rule(entries, answer, conclude);
         };
-        self.hear(entries, decision, Cause::Backend);
+        self.hear(entries, decision, Cause::of(decision));
         Admission::Ruled(conclude(Ruling::of(self, entries, decision, false, 0)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Key, Quota, Verdict};
+use tollgate_core::{Decision, Key, Quota, Verdict};
 
 use crate::RequestView;
 use crate::request::Dialect;
@@ -15,7 +15,7 @@ use crate::request::Dialect;
 /// /// The labels of a metric. Never the key: identities are secrets, and there are too many.
 /// fn labels(event: &Event<'_>) -> (String, &'static str, &'static str) {
 ///     let result = match event.cause() {
-///         Cause::Backend | Cause::Local => match event.verdict() {
+///         Cause::Backend | Cause::Known | Cause::Local => match event.verdict() {
 ///             Some(verdict) if verdict.is_denied() => "denied",
 ///             _ => "allowed",
 ///         },
@@ -73,6 +73,18 @@ impl Origin {
     }
 }
 
+impl Cause {
+    /// The cause of what the backend decided.
+    #[inline(always)]
+    pub(super) fn of(decision: &Decision) -> Self {
+        if decision.is_known() {
+            Self::Known
+        } else {
+            Self::Backend
+        }
+    }
+}
+
 impl From<Cause> for Origin {
     fn from(cause: Cause) -> Self {
         Self {
@@ -109,6 +121,9 @@ impl Cause {
 pub enum Cause {
     /// The backend decided: see the [verdict](Event::verdict).
     Backend,
+    /// The backend knew that it could only deny, and did not ask its server: see the [verdict](Event::verdict), and
+    /// [`Decision::is_known`](crate::Decision::is_known).
+    Known,
     /// The backend failed, and a budget of this process decided: see the [verdict](Event::verdict).
     Local,
     /// The backend failed, and the request passes.

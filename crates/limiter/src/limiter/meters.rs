@@ -135,6 +135,11 @@ fn metric_of(figure: Figure) -> Option<Metric> {
             Unit::Count,
             "Units of other processes that were freed because their leases had run out.",
         ),
+        Figure::KnownDenials => (
+            "rate_limiting_known_denials_total",
+            Unit::Count,
+            "Decisions that no server was asked for, because their denial was known.",
+        ),
         Figure::ServersAway => (
             "rate_limiting_servers_away",
             Unit::Count,
@@ -470,7 +475,7 @@ fn tell_sole(
     cause: Cause,
 ) {
     let tally = match cause {
-        Cause::Backend => Tally::of_verdict(verdict, false),
+        Cause::Backend | Cause::Known => Tally::of_verdict(verdict, false),
         _ => Tally::of_cause(cause).unwrap_or(Tally::of_verdict(verdict, false).by(cause)),
     };
     let (name, weight) = (

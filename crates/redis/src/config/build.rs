@@ -15,6 +15,7 @@ use crate::fleet::Fleet;
 use crate::heartbeat::Heartbeat;
 use crate::hello::Kind;
 use crate::holder::Holder;
+use crate::known::KnownDenials;
 use crate::link::{Link, Origin};
 use crate::name::is_prefix;
 use crate::sentinel::Sentinels;
@@ -78,16 +79,19 @@ impl RedisBackendBuilder {
         let origins = self.origins()?;
         let mut names = self.names.clone();
         let place = self.topology.place(self.credentials.database);
+        let known = KnownDenials::new(self.knows_denials);
+        let of_fleet = Arc::clone(&known);
         let fleet = match origins {
-            Origins::One(origin) => self.one(origin, runtime),
+            Origins::One(origin) => self.one(origin, runtime, of_fleet),
             Origins::Seeds(link, seeds) => {
                 names.partitions = Some(self.partitions);
                 let holder = Holder::new(self.held_lease);
-                Fleet::Cluster(Cluster::new(seeds, link, runtime, self.limits, holder))
+                let cluster = Cluster::new(seeds, link, runtime, self.limits, holder, of_fleet);
+                Fleet::Cluster(cluster)
             }
         };
         fleet.spawn(Heartbeat::of(&fleet).run());
-        Ok(RedisBackend::start(fleet, names, place))
+        Ok(RedisBackend::start(fleet, known, names, place))
     }
 
     /// Looks at the servers, and decides nothing.
@@ -177,7 +181,7 @@ impl RedisBackendBuilder {
             .collect()
     }
 
-    fn one(&self, origin: Origin, runtime: Handle) -> Fleet {
+    fn one(&self, origin: Origin, runtime: Handle, known: Arc<KnownDenials>) -> Fleet {
         let link = self.link(origin, Kind::Single);
         Fleet::one(Dispatch::new(
             link,
@@ -186,6 +190,7 @@ impl RedisBackendBuilder {
             None,
             Arc::default(),
             Holder::new(self.held_lease),
+            known,
         ))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, Value};
 use smallvec::SmallVec;
-use tollgate_core::{BackendError, FailureKind};
+use tollgate_core::{BackendError, Decision, FailureKind};
 use tracing::Instrument;
 
 use super::Dispatch;
@@ -18,7 +18,7 @@ use crate::job::{CreditSink, Job};
 use crate::redirect::Redirect;
 use crate::script::Script;
 use crate::sync::{Instant, timeout_at};
-use crate::wire::{Call, Plan, Reply, held_by_caller, replay};
+use crate::wire::{Call, LeftStates, Plan, Reply, held_by_caller, replay};
 
 /// The time after its deadline in which a call may still be answered, so that its charges are given back. Then the connection
 /// is closed: it has stalled for far longer than a lost packet explains.
@@ -45,7 +45,8 @@ pub(super) async fn run(
         return true;
     }
     let (plan, keys, command) = prepare(dispatch, &jobs, departure.as_ref());
-    let sent_at = Instant::now();
+    let sent = dispatch.known.departs();
+    let sent_at = sent.sent_at;
     let result = {
         let asking = jobs.first().is_some_and(|job| job.route.asking);
         let script = &dispatch.link.script;
@@ -62,7 +63,11 @@ pub(super) async fn run(
     match result {
         Some(Ok(value)) => {
             dispatch.counters.received(length(&value));
-            let said = answers(value, &plan, keys, &jobs, departure);
+            let learn = |position: usize, decision: &Decision, left: &LeftStates<'_, '_>| {
+                let (slot, request) = (jobs[position].route.slot, &jobs[position].request);
+                dispatch.known.learn(sent, slot, request, decision, left);
+            };
+            let said = answers(value, &plan, keys, &jobs, departure, learn);
             let unreadable = said.as_ref().err().map(again);
             deliver(jobs, said, dispatch);
             match unreadable {
@@ -243,6 +248,7 @@ fn answers(
     keys: usize,
     jobs: &[Job],
     departure: Option<Departure>,
+    learn: impl FnMut(usize, &Decision, &LeftStates<'_, '_>),
 ) -> Answers {
     let reply = Reply::parse(value).ok_or_else(|| {
         BackendError::new(
@@ -250,7 +256,13 @@ fn answers(
             "the server is not a Redis that runs our script",
         )
     })?;
-    let outcomes = replay(&reply, plan, keys, |position| &jobs[position].request)?;
+    let outcomes = replay(
+        &reply,
+        plan,
+        keys,
+        |position| &jobs[position].request,
+        learn,
+    )?;
     if let Some(departure) = departure {
         let held = held_by_caller(&reply, keys);
         departure.answered(jobs, &outcomes, &held, |request, charge| {

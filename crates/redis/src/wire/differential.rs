@@ -181,9 +181,13 @@ impl World {
             *self.alone.entry(kind).or_default() += 1;
         }
         let reply = Reply::parse(value).unwrap();
-        let outcomes = replay(&reply, &plan, call.keys.len(), |position| {
-            &requests[position]
-        });
+        let outcomes = replay(
+            &reply,
+            &plan,
+            call.keys.len(),
+            |position| &requests[position],
+            |_, _, _| {},
+        );
 
         for (position, outcome) in outcomes.unwrap() {
             let expected = self.expect(&requests[position]);
@@ -219,6 +223,7 @@ impl World {
             work: Work::decide(&[charge]),
             names: [name.clone()].into_iter().collect(),
             owed: None,
+            event: None,
         }]);
         self.model[&name].snapshot()
     }
@@ -455,6 +460,7 @@ fn a_ban_has_no_part_in_an_amount_in_whatever_mode_it_is_asked() {
                 work: Work::decide(&charges),
                 names: names.into_iter().collect(),
                 owed: None,
+                event: None,
             };
             world.play(&[request.up_to(1)]);
         }

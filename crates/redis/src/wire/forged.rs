@@ -19,12 +19,17 @@ pub fn decided(quota: &Quota, reply: Vec<u8>) -> Option<Vec<Option<Decision>>> {
         }]),
         names: smallvec![caller.as_bytes().into()],
         owed: None,
+        event: None,
     });
     let (plan, call) = Plan::of(&requests);
     let reply = Reply::parse(Value::BulkString(reply))?;
-    let outcomes = replay(&reply, &plan, call.keys.len(), |position| {
-        &requests[position]
-    })
+    let outcomes = replay(
+        &reply,
+        &plan,
+        call.keys.len(),
+        |position| &requests[position],
+        |_, _, _| {},
+    )
     .ok()?;
     Some(
         outcomes

@@ -20,6 +20,6 @@ mod differential;
 
 pub(crate) use self::decide_form::words as decide_form_words;
 pub(crate) use self::plan::{Call, MAX_KEYS, Plan};
-pub(crate) use self::reply::{Outcome, Reply, held_by_caller, replay};
+pub(crate) use self::reply::{LeftStates, Outcome, Reply, held_by_caller, replay};
 pub(crate) use self::request::{OwnedCharge, Request, Work};
 pub(crate) use self::state::{HeldEntries, decode as read_state};

@@ -98,7 +98,7 @@ impl<'a> DecodedReply<'a> {
 pub(crate) type Outcome = Result<Option<Decision>, BackendError>;
 
 /// Repeats the script's decisions: the same requests in the same order on the same states at the same time. Hands each outcome
-/// to `deliver`, with the position of its request.
+/// to the caller with the position of its request, and tells `learn` of each decision, with the states that the call has left.
 ///
 /// # Errors
 ///
@@ -109,6 +109,7 @@ pub(crate) fn replay<'a>(
     plan: &Plan,
     keys: usize,
     request: impl Fn(usize) -> &'a Request,
+    mut learn: impl FnMut(usize, &Decision, &LeftStates<'_, '_>),
 ) -> Result<Vec<(usize, Outcome)>, BackendError> {
     let broken = |detail: &str| BackendError::new(FailureKind::ScriptFailed, detail);
     let mut read = reply
@@ -130,10 +131,41 @@ pub(crate) fn replay<'a>(
         admitted += u64::from(is_admitted && !request.names.is_empty());
         outcomes.push((position, outcome));
     }
-    if admitted == read.admitted {
-        Ok(outcomes)
-    } else {
-        Err(broken("the script and this process do not agree"))
+    if admitted != read.admitted {
+        return Err(broken("the script and this process do not agree"));
+    }
+    for (position, outcome) in &outcomes {
+        if let Ok(Some(decision)) = outcome {
+            let left = LeftStates {
+                at: read.now,
+                slots: &read.states,
+                keys: &plan.keys[*position],
+            };
+            learn(*position, decision, &left);
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The states of one request's charges, as the whole call has left them.
+pub(crate) struct LeftStates<'s, 'a> {
+    at: Timestamp,
+    slots: &'s [Slot<'a>],
+    keys: &'s [u8],
+}
+
+impl LeftStates<'_, '_> {
+    /// The server's time.
+    pub(crate) fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// The state of one charge's budget; `None` for places that are held, of which a reply has a digest.
+    pub(crate) fn state(&self, charge: usize) -> Option<&State> {
+        match self.slots.get(usize::from(*self.keys.get(charge)?))? {
+            Slot::Live(state) => Some(state),
+            _ => None,
+        }
     }
 }
 

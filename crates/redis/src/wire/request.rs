@@ -8,6 +8,7 @@ use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Once, Quota, Receipt, 
 use super::calendars::{BOUNDS, Calendars};
 use super::numbers::{Words, put};
 use crate::holder::{Caller, PendingRelease, Report};
+use crate::known::OwnEvent;
 use crate::name::{Name, Names};
 
 /// A charge that outlives the caller's borrow.
@@ -80,6 +81,8 @@ pub(crate) struct Request {
     pub(crate) names: SmallVec<[Name; 2]>,
     /// The units that leave the books of this process with it, if it is a release.
     pub(crate) owed: Option<PendingRelease>,
+    /// The event that it is to this process, if it changes a budget otherwise than by a decision.
+    pub(crate) event: Option<OwnEvent>,
 }
 
 impl Caller {
@@ -125,6 +128,7 @@ impl Request {
             work: Work::Decide(SmallVec::new()),
             names: SmallVec::new(),
             owed: None,
+            event: None,
         }
     }
 
@@ -134,6 +138,7 @@ impl Request {
             work: Work::Credit(receipt, n),
             names: [name].into_iter().collect(),
             owed: None,
+            event: None,
         }
     }
 
@@ -145,6 +150,7 @@ impl Request {
             work: Work::Undo(receipts),
             names,
             owed: None,
+            event: None,
         }
     }
 
@@ -178,6 +184,7 @@ impl Request {
             work: Work::decide(charges),
             names: names.collect(),
             owed: None,
+            event: None,
         }
     }
 

@@ -108,6 +108,46 @@ pub(crate) mod holder {
     }
 }
 
+/// Nothing is known of a budget that never runs out.
+pub(crate) mod known {
+    use std::sync::Arc;
+
+    use tollgate_core::Decision;
+
+    use super::clock::Instant;
+    use super::wire::{LeftStates, Request};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct KnownDenials;
+
+    #[derive(Clone, Copy)]
+    pub(crate) struct SentCall {
+        pub(crate) sent_at: Instant,
+    }
+
+    impl KnownDenials {
+        pub(crate) fn owes(self: &Arc<Self>, request: Request) -> Request {
+            request
+        }
+
+        pub(crate) fn departs(&self) -> SentCall {
+            SentCall {
+                sent_at: Instant::now(),
+            }
+        }
+
+        pub(crate) fn learn(
+            &self,
+            _call: SentCall,
+            _slot: u16,
+            _request: &Request,
+            _decision: &Decision,
+            _left: &LeftStates<'_, '_>,
+        ) {
+        }
+    }
+}
+
 pub(crate) mod script {
     #[derive(Debug, Default)]
     pub(crate) struct Script;

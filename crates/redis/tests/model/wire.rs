@@ -170,6 +170,9 @@ impl Reply {
     }
 }
 
+/// There are no states.
+pub(crate) struct LeftStates<'s, 'a>(std::marker::PhantomData<(&'s (), &'a ())>);
+
 pub(crate) type Outcome = Result<Option<Decision>, BackendError>;
 
 pub(crate) fn replay<'a>(
@@ -177,6 +180,7 @@ pub(crate) fn replay<'a>(
     _plan: &Plan,
     _keys: usize,
     request: impl Fn(usize) -> &'a Request,
+    _learn: impl FnMut(usize, &Decision, &LeftStates<'_, '_>),
 ) -> Result<Vec<(usize, Outcome)>, BackendError> {
     let outcome = |position| match &request(position).work {
         Work::Decide(charges) => Ok(Some(decided(charges))),

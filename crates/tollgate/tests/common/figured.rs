@@ -38,6 +38,7 @@ impl Backend for Figured {
             Figure::Held,
             Figure::LostLeases,
             Figure::Reclaimed,
+            Figure::KnownDenials,
             Figure::ServersAway,
             Figure::Keys,
             Figure::Evicted,

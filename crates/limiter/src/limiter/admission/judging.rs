@@ -20,7 +20,8 @@ impl Limiter {
     ) -> Result<Decision, Fallback> {
         match answer {
             Ok(decision) => {
-                self.hear(entries, &decision, Cause::Backend.after(waited_us));
+                let cause = Cause::of(&decision);
+                self.hear(entries, &decision, cause.after(waited_us));
                 Ok(decision)
             }
             Err(error) => Err(self.fall_back(waited_us, entries, error)),
@@ -35,7 +36,7 @@ impl Limiter {
         decision: &Decision,
         origin: impl Into<Origin>,
     ) {
-        self.backend_answered();
+        self.backend_answered(decision);
         let observers = &self.0.observers;
         observers.decided(entries, decision, origin);
     }
@@ -48,9 +49,9 @@ impl Limiter {
         decision: &Decision,
         is_part: fn(&Quota) -> bool,
     ) {
-        self.backend_answered();
-        let observers = &self.0.observers;
-        observers.decided_in_part(entries, decision, Cause::Backend.after(waited_us), is_part);
+        self.backend_answered(decision);
+        let (observers, cause) = (&self.0.observers, Cause::of(decision));
+        observers.decided_in_part(entries, decision, cause.after(waited_us), is_part);
     }
 
     #[cold]
@@ -181,10 +182,10 @@ impl Limiter {
         })
     }
 
-    /// The backend is well: local budgets stand still.
+    /// The backend is well: local budgets stand still. A denial that it knew says nothing of its server.
     #[inline]
-    fn backend_answered(&self) {
-        if self.0.health.is_failing() {
+    fn backend_answered(&self, decision: &Decision) {
+        if self.0.health.is_failing() && !decision.is_known() {
             self.recovered();
         }
     }
@@ -208,6 +209,40 @@ mod tests {
     use super::*;
     use crate::limiter::plan::{Demand, Entry, Plan, PlannedPolicy};
     use crate::{Key, Limiter, OnFailure, Quota, Share};
+
+    /// It came from this process: the backend may be as far away as before.
+    #[test]
+    fn a_known_denial_ends_no_outage() {
+        let local = OnFailure::Local(Share::WHOLE);
+        let quota = Quota::per_hour(1);
+        let policy = Policy::new("local", quota).on_failure(local);
+        let limiter = Limiter::from(policy);
+        let policy = limiter.policy("local").expect("it has one");
+        let mut plan = Plan::default();
+        plan.push(Entry::new(
+            PlannedPolicy::Lent(&policy),
+            Key::from("anyone"),
+            Demand::ONCE,
+        ));
+        let charge = Charge {
+            scope: tollgate_core::Scope::of("local", 0, &quota),
+            quota: &quota,
+            key: &Key::from("anyone"),
+            cost: 1,
+            mode: Mode::Enforce,
+        };
+        let (now, mut states) = (Timestamp::default(), [tollgate_core::State::full(&quota)]);
+        let asked = tollgate_core::decide(now, &[charge], &mut states[..]);
+        let known = tollgate_core::deny_by_known(now, now, &[charge], &states, None);
+        let error = BackendError::new(FailureKind::Unreachable, "");
+        let _fallback = limiter.judge(0, plan.entries(), Err(error));
+        assert!(limiter.0.health.is_failing());
+
+        for (decision, is_failing) in [(known.expect("a denial"), true), (asked, false)] {
+            assert!(limiter.judge(0, plan.entries(), Ok(decision)).is_ok());
+            assert_eq!(limiter.0.health.is_failing(), is_failing);
+        }
+    }
 
     /// One thread hears of a failure while another hears of a decision. In either order the next decision stops the clock.
     #[test]

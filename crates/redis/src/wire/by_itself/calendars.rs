@@ -148,7 +148,7 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
 
         // then it is admitted, or nothing is taken and the error names both clocks
         let reply = Reply::parse(reply).unwrap();
-        let mut outcomes = replay(&reply, &plan, 1, |_| &asked).unwrap();
+        let mut outcomes = replay(&reply, &plan, 1, |_| &asked, |_, _, _| {}).unwrap();
         let (_, outcome) = outcomes.remove(0);
         let exists = redis::cmd("EXISTS").arg(KEY).query(&mut server.redis);
         assert_eq!(exists, Ok(is_served), "at {server_us}");
@@ -180,10 +180,11 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
                     work,
                     names: smallvec![KEY.into()],
                     owed: None,
+                    event: None,
                 };
                 let (plan, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
                 let reply = Reply::parse(server.call(&call)).unwrap();
-                let mut outcomes = replay(&reply, &plan, 1, |_| &asked).unwrap();
+                let mut outcomes = replay(&reply, &plan, 1, |_| &asked, |_, _, _| {}).unwrap();
                 assert_eq!(outcomes.remove(0).1.is_ok(), is_served, "at {server_us}");
             }
             if !is_served {
@@ -194,6 +195,7 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
             work: Work::Reset(window),
             names: smallvec![KEY.into()],
             owed: None,
+            event: None,
         };
         let (_, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
         drop(server.call(&call));

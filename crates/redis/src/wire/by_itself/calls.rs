@@ -99,7 +99,7 @@ fn a_call_of_no_request_says_what_time_it_is() {
     let reply = Reply::parse(server.send(&nothing)).unwrap();
 
     let (plan, _) = Plan::of([&nothing]);
-    let outcomes = replay(&reply, &plan, 0, |_| &nothing).unwrap();
+    let outcomes = replay(&reply, &plan, 0, |_| &nothing, |_, _, _| {}).unwrap();
     let [(0, Ok(Some(decision)))] = &outcomes[..] else {
         panic!("{outcomes:?}");
     };

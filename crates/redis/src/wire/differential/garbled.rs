@@ -53,6 +53,7 @@ impl World {
             }]),
             names: smallvec![name.into()],
             owed: None,
+            event: None,
         };
         let mut requests = vec![request(KEY)];
         requests.extend(with_another.then(|| request(b"another")));
@@ -74,9 +75,13 @@ impl World {
         }
         let value: Value = command.query(&mut self.redis).unwrap();
         let reply = Reply::parse(value).unwrap();
-        replay(&reply, &plan, call.keys.len(), |position| {
-            &requests[position]
-        })
+        replay(
+            &reply,
+            &plan,
+            call.keys.len(),
+            |position| &requests[position],
+            |_, _, _| {},
+        )
     }
 
     /// Says whether the charge was decided.
@@ -252,6 +257,7 @@ fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
                         work: Work::decide(&vec![charge; names.len()]),
                         names: names.iter().map(|&name| name.into()).collect(),
                         owed: None,
+                        event: None,
                     }
                 });
                 let mut outcomes = world.call(&requests).unwrap();

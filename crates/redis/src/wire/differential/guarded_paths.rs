@@ -56,6 +56,7 @@ impl Guarded {
             work: Work::decide(&[charge(&self.quota, 0), charge(&self.ban, 1)]),
             names: names.iter().map(|&name| name.into()).collect(),
             owed: None,
+            event: None,
         }
     }
 }
@@ -73,6 +74,7 @@ pub(super) fn probe() -> Request {
         work: Work::decide(&[charge]),
         names: [b"third"[..].into()].into_iter().collect(),
         owed: None,
+        event: None,
     }
 }
 
@@ -146,9 +148,13 @@ impl World {
         let reply = self.reply_of(&script, requests).unwrap();
         let (plan, call) = Plan::of(requests);
         let reply = Reply::parse(reply).unwrap();
-        let outcomes = replay(&reply, &plan, call.keys.len(), |position| {
-            &requests[position]
-        });
+        let outcomes = replay(
+            &reply,
+            &plan,
+            call.keys.len(),
+            |position| &requests[position],
+            |_, _, _| {},
+        );
         let mut outcomes = outcomes.unwrap();
         outcomes.sort_by_key(|(position, _)| *position);
         let outcomes = outcomes.into_iter().take(first);
@@ -371,6 +377,7 @@ fn what_stands_behind_requests_with_bans_in_a_call_is_done() {
             work: Work::Reset(Scope::of("guarded", 0, &ban)),
             names: [KEYS[1].into()].into_iter().collect(),
             owed: None,
+            event: None,
         });
 
         let left = world.left_by_guarded(&[None, over.clone(), None, over], &requests, 0);

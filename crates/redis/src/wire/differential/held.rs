@@ -60,6 +60,7 @@ impl Wish {
             work,
             names: smallvec![name.as_bytes().into()],
             owed: None,
+            event: None,
         };
         match self {
             Self::Decide(wanted) => {
@@ -80,6 +81,7 @@ impl Wish {
                         .map(|(_, name, ..)| name.as_bytes().into())
                         .collect(),
                     owed: None,
+                    event: None,
                 }
             }
             Self::Release(name, n) => of(Work::Credit(receipt(*n), *n), name),
@@ -415,7 +417,14 @@ impl Fleet {
                 None => {}
             }
         }
-        let outcomes = replay(&reply, &plan, keys, |position| &requests[position]).unwrap();
+        let outcomes = replay(
+            &reply,
+            &plan,
+            keys,
+            |position| &requests[position],
+            |_, _, _| {},
+        )
+        .unwrap();
         (outcomes, reclaimed)
     }
 

@@ -52,6 +52,7 @@ impl WithId {
                 KEYS[2 * self.id + 1].into(),
             ]),
             owed: None,
+            event: None,
         }
     }
 }
@@ -79,6 +80,7 @@ impl UpTo {
             work: Work::decide(&[charge]),
             names: SmallVec::from_iter([KEYS[2 * self.caller].into()]),
             owed: None,
+            event: None,
         };
         request.up_to(self.least)
     }

@@ -627,6 +627,7 @@ impl Questions {
                 work,
                 names,
                 owed: None,
+                event: None,
             };
         }
         let count = match usual {
@@ -656,6 +657,7 @@ impl Questions {
             work: Work::decide(charges),
             names: charges.iter().map(|c| name(c.scope, c.key)).collect(),
             owed: None,
+            event: None,
         };
         if usual.is_none() && self.flips(4) {
             let largest = charges.iter().map(|charge| charge.quota.capacity()).max();

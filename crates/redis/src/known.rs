@@ -1,0 +1,352 @@
+//! Known denials: the states of budgets that denied a call, remembered for a moment, so that the next one need not ask.
+//!
+//! A caller far above its limit is denied thousands of times by one state. The first denial brings that state along, and core
+//! [says](tollgate_core::deny_by_known) for how long it denies what: cost and quota are judged anew each time, and the server's
+//! time is taken as late as it can be. So nothing is denied that Redis would let pass, unless units have come back since.
+//!
+//! * Changes by this process are felt at once: a credit, a debit, a reset. From before one is sent until after it has been answered
+//!   nothing is known of its budget, and answers to calls that left before its end are not remembered.
+//! * Changes by others, a failover and a clock that steps are felt within [`LIFE`], counted from when the call left; for bans,
+//!   which an operator alone lifts, within [`BAN_LIFE`].
+//!
+//! The states stand in sets by a hash of scope and key. A set has room for a few; the oldest makes room for another. Events lock
+//! and clear a whole set, which is simple, and never wrong.
+
+#[cfg(test)]
+mod history;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate_core::{Charge, Decision, Key, Mode, Scope, State, Timestamp, Unit, deny_by_known};
+
+use crate::sync::Instant;
+
+/// The time for which the state of a budget is believed. Anything can be given back: by a receipt, by a request that another policy
+/// refuses, after a missed deadline.
+pub(crate) const LIFE: Duration = Duration::from_millis(100);
+
+/// The time for which a ban is believed.
+pub(crate) const BAN_LIFE: Duration = Duration::from_secs(1);
+
+/// The part of the elapsed time by which the server's clock may have run ahead of ours: a thousandth. NTP slews each of the two by
+/// at most half of that.
+const DRIFT: u32 = 1_000;
+
+/// The states that are remembered at most: 8,192, of 130 to 200 bytes each with short keys.
+const SETS: usize = 2_048;
+const WAYS: usize = 4;
+
+/// The longest log that is remembered, so that all states together stay small.
+const LOG_ENTRIES: usize = 64;
+
+/// The states that denied.
+pub(crate) struct KnownDenials {
+    /// None if each denial is asked for.
+    sets: Box<[Mutex<Set>]>,
+    hashing: RandomState,
+    /// The number of events so far.
+    events: AtomicU64,
+    denied: AtomicU64,
+}
+
+/// The states of some keys, and what this process does to them.
+#[derive(Default)]
+struct Set {
+    entries: Vec<Entry>,
+    /// The number of the last event.
+    event: u64,
+    /// Events that have begun and not ended.
+    pending: u32,
+}
+
+struct Entry {
+    scope: Scope,
+    key: Key,
+    state: State,
+    sent_at: Instant,
+    told: ToldStates,
+    /// True once a request was sent to bring a newer one.
+    is_renewed: bool,
+}
+
+/// The origin of states.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToldStates {
+    /// The server's time, as the answer told it.
+    pub(crate) at: Timestamp,
+    pub(crate) received_at: Instant,
+    /// The slot of the cluster, so that no two states of one call are by the clocks of two servers.
+    pub(crate) slot: u16,
+}
+
+/// A call that has left: what it brings is known as of then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentCall {
+    event: u64,
+    pub(crate) sent_at: Instant,
+}
+
+/// An event of this process, from before it is sent until after it has been answered or given up.
+#[derive(Debug)]
+pub(crate) struct OwnEvent {
+    known: Arc<KnownDenials>,
+    sets: SmallVec<[usize; 2]>,
+}
+
+impl KnownDenials {
+    /// Remembers denials, or asks for each.
+    pub(crate) fn new(are_kept: bool) -> Arc<Self> {
+        let sets = if are_kept { SETS } else { 0 };
+        Arc::new(Self {
+            sets: (0..sets).map(|_| Mutex::default()).collect(),
+            hashing: RandomState::new(),
+            events: AtomicU64::new(0),
+            denied: AtomicU64::new(0),
+        })
+    }
+
+    /// The number of calls that were denied without the server.
+    pub(crate) fn denied(&self) -> u64 {
+        self.denied.load(Ordering::Relaxed)
+    }
+
+    /// Denies a call for certain; `None` if the server must be asked.
+    pub(crate) fn deny(&self, charges: &[Charge<'_>], at_least: Option<u64>) -> Option<Decision> {
+        let is_enforced = |charge: &Charge<'_>| charge.mode == Mode::Enforce;
+        if self.sets.is_empty() || charges.is_empty() || !charges.iter().all(is_enforced) {
+            return None;
+        }
+        let denied = self.deny_at(Instant::now(), charges, at_least)?;
+        self.denied.fetch_add(1, Ordering::Relaxed);
+        Some(denied)
+    }
+
+    fn deny_at(
+        &self,
+        now: Instant,
+        charges: &[Charge<'_>],
+        at_least: Option<u64>,
+    ) -> Option<Decision> {
+        if let [charge] = charges {
+            let mut set = self.set(self.place(charge.scope, charge.key))?;
+            let entry = set.find(charge, now)?;
+            let (earliest, latest) = entry.times(now);
+            let state = std::slice::from_ref(&entry.state);
+            let denied = deny_by_known(earliest, latest, charges, state, at_least)?;
+            // A unit that comes back sooner brings a newer state anyhow.
+            let left = entry.life_left(now);
+            let outlives = denied.retry_after().is_none_or(|wait| wait > left);
+            return (!(outlives && entry.is_due(now))).then_some(denied);
+        }
+        let mut states: SmallVec<[State; 4]> = SmallVec::new();
+        let (mut earliest, mut latest, mut slot, mut is_due) = (None, None, None, false);
+        for charge in charges {
+            let mut set = self.set(self.place(charge.scope, charge.key))?;
+            let entry = set.find(charge, now)?;
+            is_due |= entry.is_due(now);
+            if *slot.get_or_insert(entry.told.slot) != entry.told.slot {
+                return None;
+            }
+            let (first, last) = entry.times(now);
+            // Each bounds the time of one clock; these bounds hold for all.
+            earliest = Some(earliest.map_or(first, |other: Timestamp| other.min(first)));
+            latest = Some(latest.map_or(last, |other: Timestamp| other.max(last)));
+            states.push(entry.state.clone());
+        }
+        let denied = deny_by_known(earliest?, latest?, charges, &states, at_least)?;
+        (!is_due).then_some(denied)
+    }
+
+    /// Notes that a call leaves now.
+    pub(crate) fn departs(&self) -> SentCall {
+        // In this order: what ends later is not older than the call.
+        let event = self.events.load(Ordering::SeqCst);
+        SentCall {
+            event,
+            sent_at: Instant::now(),
+        }
+    }
+
+    /// Remembers the states that a call has left, if the decision denied. What is remembered already becomes newer with any
+    /// decision.
+    pub(crate) fn learn_from<'s>(
+        &self,
+        call: SentCall,
+        told: ToldStates,
+        charges: &[Charge<'_>],
+        decision: &Decision,
+        state: impl Fn(usize) -> Option<&'s State>,
+    ) {
+        let is_new = !decision.is_admitted() && is_repeated(charges, decision);
+        for (index, charge) in charges.iter().enumerate() {
+            let is_kept =
+                |state: &&State| state.entries() <= LOG_ENTRIES && !charge.quota.is_once();
+            let Some(state) = state(index).filter(is_kept) else {
+                continue;
+            };
+            let Some(mut set) = self.set(self.place(charge.scope, charge.key)) else {
+                return;
+            };
+            set.learn(call, charge, is_new, || Entry {
+                scope: charge.scope,
+                key: charge.key.clone().compact(),
+                state: state.clone(),
+                sent_at: call.sent_at,
+                told,
+                is_renewed: false,
+            });
+        }
+    }
+
+    /// Begins an event that changes these budgets otherwise than by a decision.
+    pub(crate) fn begins<'a>(
+        self: &Arc<Self>,
+        changed: impl Iterator<Item = (Scope, &'a Key)>,
+    ) -> Option<OwnEvent> {
+        if self.sets.is_empty() {
+            return None;
+        }
+        let sets: SmallVec<[usize; 2]> =
+            changed.map(|(scope, key)| self.place(scope, key)).collect();
+        if sets.is_empty() {
+            return None;
+        }
+        self.note(&sets, |set| set.pending += 1);
+        Some(OwnEvent {
+            known: Arc::clone(self),
+            sets,
+        })
+    }
+
+    fn note(&self, sets: &[usize], change: impl Fn(&mut Set)) {
+        let event = self.events.fetch_add(1, Ordering::SeqCst) + 1;
+        for place in sets {
+            if let Some(mut set) = self.set(*place) {
+                set.event = set.event.max(event);
+                set.entries.clear();
+                change(&mut set);
+            }
+        }
+    }
+
+    fn place(&self, scope: Scope, key: &Key) -> usize {
+        let hash = self.hashing.hash_one((scope.number(), key));
+        usize::try_from(hash % SETS as u64).unwrap_or(0)
+    }
+
+    fn set(&self, place: usize) -> Option<MutexGuard<'_, Set>> {
+        let set = self.sets.get(place)?;
+        Some(set.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Says whether the next such call may be denied without the server. Under a ban, if that is in force: other denials are strikes.
+fn is_repeated(charges: &[Charge<'_>], decision: &Decision) -> bool {
+    let mut judged = charges.iter().zip(decision.verdicts());
+    let is_guarded = charges.iter().any(|charge| charge.quota.is_ban());
+    !is_guarded || judged.any(|(charge, verdict)| charge.quota.is_ban() && verdict.is_denied())
+}
+
+impl Drop for OwnEvent {
+    fn drop(&mut self) {
+        self.known.note(&self.sets, |set| set.pending -= 1);
+    }
+}
+
+impl Set {
+    /// The state of this charge's budget, if it is believed.
+    fn find(&mut self, charge: &Charge<'_>, now: Instant) -> Option<&mut Entry> {
+        let mut entries = self.entries.iter_mut();
+        let entry = entries.find(|entry| entry.is_of(charge))?;
+        (self.pending == 0 && entry.is_believed(now)).then_some(entry)
+    }
+
+    fn learn(
+        &mut self,
+        call: SentCall,
+        charge: &Charge<'_>,
+        is_new: bool,
+        entry: impl FnOnce() -> Entry,
+    ) {
+        if self.pending > 0 || self.event > call.event {
+            return;
+        }
+        let place = self.entries.iter().position(|entry| entry.is_of(charge));
+        match place {
+            Some(place) => {
+                let (entry, before) = (entry(), &mut self.entries[place]);
+                // Answers may come in another order than they were given. A clock that stepped back is believed in the end.
+                if entry.told.at >= before.told.at || !before.is_believed(entry.told.received_at) {
+                    *before = entry;
+                }
+            }
+            None if !is_new => {}
+            None if self.entries.len() < WAYS => self.entries.push(entry()),
+            None => {
+                let oldest = self.entries.iter_mut().min_by_key(|entry| entry.sent_at);
+                if let Some(oldest) = oldest {
+                    *oldest = entry();
+                }
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn is_of(&self, charge: &Charge<'_>) -> bool {
+        self.scope == charge.scope && self.key == *charge.key
+    }
+
+    fn is_believed(&self, now: Instant) -> bool {
+        !self.life_left(now).is_zero()
+    }
+
+    /// Says, once, that its life is half over. The request that hears it asks the server, so that the others find a newer state
+    /// before this one has ended: they would all ask.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.life_left(now) <= self.life() / 2;
+        is_due && !mem::replace(&mut self.is_renewed, true)
+    }
+
+    fn life_left(&self, now: Instant) -> Duration {
+        let passed = now.saturating_duration_since(self.sent_at);
+        self.life().saturating_sub(passed)
+    }
+
+    fn life(&self) -> Duration {
+        match self.scope.unit() {
+            Unit::Ban => BAN_LIFE,
+            _ => LIFE,
+        }
+    }
+
+    /// Bounds of the server's time.
+    fn times(&self, now: Instant) -> (Timestamp, Timestamp) {
+        let least = now.saturating_duration_since(self.told.received_at);
+        let most = now.saturating_duration_since(self.sent_at);
+        let after = |elapsed: Duration| {
+            let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+            Timestamp::from_micros(self.told.at.as_micros().saturating_add(us))
+        };
+        // A clock shows whole microseconds, and so may our difference be one short.
+        let latest = most + most / DRIFT + Duration::from_micros(2);
+        (after(least), after(latest))
+    }
+}
+
+impl fmt::Debug for KnownDenials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the keys, which are identities of callers.
+        f.debug_struct("KnownDenials")
+            .field("denied", &self.denied())
+            .finish_non_exhaustive()
+    }
+}

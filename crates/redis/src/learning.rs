@@ -1,0 +1,45 @@
+//! The requests that change what is known of denials: answers that teach it, and corrections that clear it.
+
+use std::slice;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Charge, Decision};
+
+use crate::known::{KnownDenials, SentCall, ToldStates};
+use crate::sync::Instant;
+use crate::wire::{LeftStates, OwnedCharge, Request, Work};
+
+impl KnownDenials {
+    /// Learns from the answer to one request of a call.
+    pub(crate) fn learn(
+        &self,
+        call: SentCall,
+        slot: u16,
+        request: &Request,
+        decision: &Decision,
+        left: &LeftStates<'_, '_>,
+    ) {
+        let charges = request.work.charges().unwrap_or_default();
+        let charges: SmallVec<[Charge<'_>; 2]> = charges.iter().map(OwnedCharge::borrow).collect();
+        let told = ToldStates {
+            at: left.at(),
+            received_at: Instant::now(),
+            slot,
+        };
+        self.learn_from(call, told, &charges, decision, |charge| left.state(charge));
+    }
+
+    /// Begins the event of a request that corrects charges. It ends with the request.
+    pub(crate) fn owes(self: &Arc<Self>, request: Request) -> Request {
+        let event = {
+            let corrected = match &request.work {
+                Work::Credit(receipt, _) | Work::Debit(receipt, _) => slice::from_ref(receipt),
+                Work::Undo(receipts) => receipts.as_slice(),
+                Work::Decide(_) | Work::Grant(..) | Work::Reset(_) | Work::Tell(_) => &[],
+            };
+            self.begins(corrected.iter().map(|it| (it.scope(), it.key())))
+        };
+        Request { event, ..request }
+    }
+}
