@@ -107,6 +107,7 @@ impl Load {
         let deadline = Duration::from_millis(self.deadline_ms);
         let backend = RedisBackend::builder(&self.url)
             .deadline(deadline)
+            .ask_every_denial()
             .connect_deadline(deadline.max(Duration::from_secs(2)))
             .connect()
             .await

@@ -151,6 +151,7 @@ impl Bench {
             .deadline(Duration::from_secs(60))
             .connect_deadline(Duration::from_secs(60))
             .connections(1)
+            .ask_every_denial()
             .connect()
             .await?;
         // Behind another one, as it is counted with the others.

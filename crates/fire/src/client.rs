@@ -113,13 +113,15 @@ pub enum Place {
 }
 
 impl Place {
-    /// A backend there, still to be set up.
+    /// A backend there, still to be set up. It asks about every denial: the checker holds each verdict to what was left at the time
+    /// that it names, and a known one tells what was left some milliseconds earlier.
     pub fn backend(&self) -> RedisBackendBuilder {
-        match self {
+        let backend = match self {
             Self::Single(url) => RedisBackend::builder(url),
             Self::Sentinel(name, urls) => RedisBackend::sentinel(name, urls.iter().cloned()),
             Self::Cluster(urls) => RedisBackend::cluster(urls.iter().cloned()),
-        }
+        };
+        backend.ask_every_denial()
     }
 }
 
