@@ -181,9 +181,10 @@ impl Mix {
 
 impl Side {
     async fn of(server: Standalone) -> Self {
-        // One call after the other, so that each carries as much as it may.
+        // One call after the other, so that each carries as much as it may. Each request is to reach the server.
         let builder = RedisBackend::builder(&server.url())
             .patient()
+            .ask_every_denial()
             .connections(1);
         let backend = builder.deadline(LONG).connect().await.unwrap();
         let client = redis::Client::open(server.url()).unwrap();
