@@ -5,7 +5,8 @@ local reply = require "tollgate.reply"
 local told = require "tollgate.told"
 
 local ceil, concat, max, min = math.ceil, table.concat, math.max, math.min
-local format, type = string.format, type
+local format = string.format
+local add_header = require("ngx.resp").add_header
 local of, CHARGE, RETRY_AFTER = reply.of, reply.CHARGE, reply.RETRY_AFTER
 local tobit = require("bit").tobit
 local ngx = ngx
@@ -87,27 +88,14 @@ function _M.deny(charges, read)
   return _M.refuse(429, problem.exceeded(names, never))
 end
 
-local function append(header, name, value)
-  local present = header[name]
-  if present == nil then
-    header[name] = value
-  elseif type(present) == "table" then
-    present[#present + 1] = value
-    header[name] = present
-  else
-    header[name] = { present, value }
-  end
-end
-
 -- Adds the fields to the answer of the service. A redirected client should not hold back because of a budget here.
 function _M.add_fields()
   local state, policies = told.fields()
   if not state then return end
   local status = ngx.status
   if status >= 300 and status < 400 and status ~= 304 then return end
-  local header = ngx.header
-  append(header, "RateLimit", state)
-  append(header, "RateLimit-Policy", policies)
+  add_header("RateLimit", state)
+  add_header("RateLimit-Policy", policies)
 end
 
 return _M

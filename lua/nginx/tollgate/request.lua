@@ -23,25 +23,35 @@ end
 
 -- The request; nothing if its target is not a path.
 function _M.new(ignore_case)
-  local target, method, headers = var.request_uri, get_method(), get_headers(0)
+  local target, method = var.request_uri, get_method()
   local length = path.plain_length(target, ignore_case)
   if length then
     local raw = sub(target, 1, length)
-    return setmetatable({
-      method = method, raw = raw, query = query_of(target, length), form = raw, is_plain = true, headers = headers,
-    }, METHODS)
+    local plain = { method = method, raw = raw, query = query_of(target, length), form = raw, is_plain = true }
+    setmetatable(plain, METHODS)
+    return plain
   end
   local raw, query = path.split(target)
   if not raw then return nil end
   local form, tidied = path.forms(raw, ignore_case)
   return setmetatable({
-    method = method, raw = raw, query = query, form = form, tidied = tidied, headers = headers,
+    method = method, raw = raw, query = query, form = form, tidied = tidied,
   }, METHODS)
+end
+
+-- The header fields, which are looked for only if one of them counts.
+local function headers_of(self)
+  local headers = self.headers
+  if not headers then
+    headers = get_headers(0)
+    self.headers = headers
+  end
+  return headers
 end
 
 -- The first line of a header field; nothing if there is none. `name` is in lower case.
 function _M.line(self, name)
-  local value = rawget(self.headers, name)
+  local value = rawget(headers_of(self), name)
   if type(value) == "table" then value = value[1] end
   if value == true then return "" end
   return value
@@ -49,12 +59,12 @@ end
 
 -- True if a header field has several lines.
 function _M.is_doubled(self, name)
-  return type(rawget(self.headers, name)) == "table"
+  return type(rawget(headers_of(self), name)) == "table"
 end
 
 -- The lines of a header field, in their order. `name` is in lower case.
 function _M.lines(self, name)
-  local value = rawget(self.headers, name)
+  local value = rawget(headers_of(self), name)
   if value == nil then return NONE end
   if type(value) == "table" then return value end
   return { value == true and "" or value }

@@ -1,7 +1,8 @@
 -- Patterns of paths, such as /users/{id} and /files/{*rest}. A pattern is a list of segments, each a text (`prefix`) with a
 -- parameter behind it (`param`), one for all the rest of the path (`rest`), or none.
 
-local byte, find, sub = string.byte, string.find, string.sub
+local find, sub = string.find, string.sub
+local concat, ipairs = table.concat, ipairs
 
 local _M = {}
 
@@ -12,9 +13,8 @@ local function segment_covers(segment, text, is_last)
   return sub(text, 1, #prefix) == prefix and not (is_last and #text == #prefix)
 end
 
--- True if the pattern covers this form of a path.
-function _M.covers(pattern, path)
-  if byte(path, 1) ~= 47 then return false end
+-- Of a path that begins as the pattern does.
+local function segments_cover(pattern, path)
   local at, last = 2, #pattern
   for index = 1, last do
     local segment = pattern[index]
@@ -28,6 +28,17 @@ function _M.covers(pattern, path)
     at = slash + 1
   end
   return false
+end
+
+-- True if the pattern covers this form of a path. Nearly every pattern has one parameter, at its end, and is compared without a loop:
+-- a loop of so few turns leaves LuaJIT's compiler without a way through a request.
+function _M.covers(pattern, path)
+  local head = pattern.head
+  local length = #head
+  if sub(path, 1, length) ~= head then return false end
+  if pattern.ends == "rest" then return #path > length end
+  if pattern.ends == "param" then return #path > length and not find(path, "/", length + 1, true) end
+  return segments_cover(pattern, path)
 end
 
 -- Calls `found` with each value of a parameter in a path that the pattern covers, encoded as it is there.
@@ -46,18 +57,27 @@ function _M.capture(pattern, path, name, found)
   end
 end
 
+-- Notes the text before the first parameter of a pattern, and which kind of parameter ends it if there is one alone.
+local function prepare(pattern)
+  local parts = {}
+  for index, segment in ipairs(pattern) do
+    parts[index] = segment.prefix
+    if segment.rest then segment.param = nil end
+    if segment.rest or segment.param then
+      pattern.ends = index == #pattern and (segment.rest and "rest" or "param") or "more"
+      break
+    end
+  end
+  pattern.head = "/" .. concat(parts, "/")
+end
+
 -- A set of patterns. Those without parameters are found at once.
 function _M.set(patterns, ignore_case)
   local set = { exact = {}, patterns = {}, ignore_case = ignore_case }
   for _, pattern in ipairs(patterns) do
-    local parts, is_exact = {}, true
-    for index, segment in ipairs(pattern) do
-      parts[index] = segment.prefix
-      if segment.rest then segment.param = nil end
-      is_exact = is_exact and not segment.param and not segment.rest
-    end
-    if is_exact then
-      set.exact["/" .. table.concat(parts, "/")] = pattern
+    prepare(pattern)
+    if not pattern.ends then
+      set.exact[pattern.head] = pattern
     else
       set.patterns[#set.patterns + 1] = pattern
     end

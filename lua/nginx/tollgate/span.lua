@@ -21,7 +21,8 @@ function _M.set(class)
 end
 
 function _M.length(text, set)
-  return tonumber(C.strspn(text, set))
+  local length = tonumber(C.strspn(text, set))
+  return length
 end
 
 return _M

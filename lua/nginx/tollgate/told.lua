@@ -11,9 +11,13 @@ local _M = {}
 local NOTHING = "-"
 local QUOTE = 34
 
--- Says whether nginx.conf makes the variable, without which a request that goes on elsewhere would be charged again.
+local kept = false
+
+-- Says whether nginx.conf makes the variable, without which a request that goes on elsewhere would be charged again. What it makes
+-- for one request it makes for all.
 function _M.is_kept()
-  return var.tollgate ~= nil
+  if not kept then kept = var.tollgate ~= nil end
+  return kept
 end
 
 -- True if the request has been asked about: before an internal redirect.

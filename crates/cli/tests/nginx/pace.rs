@@ -29,12 +29,12 @@ const BARE: &str = r#"location /bare/ {
 }
 location / {"#;
 
-/// LuaJIT chooses by chance what it compiles: about one start in six is left with a part that is not, and has a pace of 0.77.
+/// LuaJIT compiles what is called often, and finds that out by the addresses of code, which differ at each start.
 const STARTS: usize = 5;
 
-/// The requests that warm up tables and the compiler, and those that are counted.
+/// The requests that warm up tables and the compiler, and those that are counted: several rounds of the collector of garbage.
 const WARM_UP: usize = 600;
-const COUNTED: usize = 300;
+const COUNTED: usize = 1_200;
 
 /// Sends requests over one connection, each by another caller.
 fn ask(to: SocketAddr, path: &str, times: usize) {
@@ -85,8 +85,7 @@ fn a_request_costs_nginx_hardly_more_than_a_bare_question_to_redis() {
         ),
     ];
     let text = configuration(&written, &redis, &words);
-    let mut seen = Vec::new();
-    let is_near = (0..STARTS).any(|_| {
+    for start in 1..=STARTS {
         let nginx = Nginx::start_with_lua_counted(&text);
         let counted = |path| {
             ask(nginx.address(), path, WARM_UP);
@@ -95,9 +94,9 @@ fn a_request_costs_nginx_hardly_more_than_a_bare_question_to_redis() {
             nginx.instructions()
         };
         let (bare, ours) = (counted("/bare/"), counted("/things/"));
-        seen.push((bare, ours));
-        assert!(bare > 0 && bare * 10 >= ours * 6, "{seen:?}");
-        bare * 10 >= ours * 8
-    });
-    assert!(is_near, "{seen:?}");
+        assert!(
+            bare > 0 && bare * 10 >= ours * 8,
+            "start {start}: {bare} and {ours} instructions"
+        );
+    }
 }
