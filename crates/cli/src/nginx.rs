@@ -69,10 +69,8 @@ pub(crate) fn run(asked: &NginxArguments) -> Result<String, Failure> {
     let Some(output) = &asked.output else {
         return Ok(json);
     };
-    let name = output.display();
-    let unwritten = |error| Failure::invalid(format_args!("{name}: {error}"));
-    fs::write(output, json).map_err(unwritten)?;
-    Ok(format!("{name}\n"))
+    outputs::replace(output, &json)?;
+    Ok(format!("{}\n", output.display()))
 }
 
 impl NginxArguments {

@@ -19,7 +19,8 @@ end
 function _M.lets_ask(self)
   if self.failures < IN_A_ROW then return true end
   local time = now()
-  if time < self.again_at then return false end
+  -- A clock may be set back.
+  if time < self.again_at and self.again_at - time <= self.pause then return false end
   self.again_at = time + self.pause
   return true
 end

@@ -13,7 +13,9 @@ local error, ipairs, open, pairs, tostring, type = error, ipairs, io.open, pairs
 local _M = {}
 
 -- The form of the file that this module knows.
-local VERSION = 1
+local VERSION = 2
+
+local ANEW = "; write it with `tollgate nginx` of the release that this module is from"
 
 local function refuse(file, why)
   error("tollgate: " .. file .. ": " .. why, 0)
@@ -82,10 +84,13 @@ function _M.read(file)
   local config
   config, why = cjson.decode(opened:read("*a"))
   opened:close()
-  if type(config) ~= "table" then refuse(file, "is not what `tollgate nginx` writes: " .. tostring(why)) end
-  if config.version ~= VERSION then
-    refuse(file, "is of version " .. tostring(config.version) .. ", and this module reads version " .. VERSION ..
-      "; write it with the program of the module's release")
+  if type(config) ~= "table" then
+    refuse(file, "it is not whole, or is not what `tollgate nginx` writes (" .. tostring(why or "no object") .. ")" .. ANEW)
+  end
+  local version = config.version
+  if version ~= VERSION then
+    refuse(file, "it has " .. (version == nil and "no version" or "version " .. tostring(version)) ..
+      ", and this module reads version " .. VERSION .. ANEW)
   end
   for _, policy in ipairs(config.policies) do prepare(file, policy, config.ignore_path_case) end
   config.client.networks = networks(config.client.networks or {})

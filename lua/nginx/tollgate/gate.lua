@@ -31,11 +31,12 @@ function _M.new(options)
   if not options.file then error("tollgate: no file is named, as in file = \"/etc/tollgate/nginx.json\"") end
   local read = config.read(options.file)
   local sha = gsub(ngx.sha1_bin(read.script), ".", function(letter) return format("%02x", byte(letter)) end)
+  local server = redis.new(options.redis or {}, read.script)
   return setmetatable({
     config = read,
-    redis = redis.new(options.redis or {}, read.script),
+    redis = server,
     question = question.new(sha),
-    health = health.new(),
+    health = health.new(server.place),
   }, METHODS)
 end
 

@@ -41,6 +41,8 @@ function _M.new(options, script)
   local self = {
     host = options.socket and "unix:" .. options.socket or options.host or "127.0.0.1",
     port = not options.socket and (options.port or 6379) or nil,
+    -- As the log names the server.
+    place = place,
     options = options,
     script = script,
     deadline_ms = options.deadline_ms or 100,
@@ -66,8 +68,8 @@ end
 local function tell(socket, ends, ...)
   limit(socket, ends)
   local done, why = socket:send(command(...))
-  if not done then return nil, why end
-  return read(socket)
+  if done then done, why = read(socket) end
+  return done, why and (...) .. ": " .. why
 end
 
 -- The beginning of a new connection.
@@ -77,6 +79,7 @@ local function greet(self, socket, ends)
   if options.tls then
     limit(socket, ends)
     done, why = socket:sslhandshake(false, self.server_name, options.tls_verify ~= false)
+    why = why and "TLS handshake: " .. why
   end
   if done and options.username then
     done, why = tell(socket, ends, "AUTH", options.username, options.password or "")
@@ -92,6 +95,19 @@ local function connect(self, socket)
   return socket:connect(self.host, self.connecting)
 end
 
+-- The reply to a question over this connection.
+local function exchange(socket, question, begun, ends)
+  if now() ~= begun then limit(socket, ends) end
+  local reply
+  local done, why = socket:send(question)
+  if done then
+    if now() ~= begun then limit(socket, ends) end
+    reply, why = read(socket)
+  end
+  if reply == nil then return nil, "question: " .. why end
+  return reply, why
+end
+
 local function ask(self, socket, question)
   -- nginx's clock stands still while requests are worked on: slow work before this question would be taken from its time.
   update_time()
@@ -99,25 +115,18 @@ local function ask(self, socket, question)
   local ends = begun + self.deadline_ms / 1000
   socket:settimeout(self.deadline_ms)
   local done, why = connect(self, socket)
-  if not done then return nil, why end
+  if not done then return nil, "connection: " .. why end
   if socket:getreusedtimes() == 0 then
     done, why = greet(self, socket, ends)
     if not done then return done, why end
   end
-  if now() ~= begun then limit(socket, ends) end
-  done, why = socket:send(question)
-  if not done then return nil, why end
-  if now() ~= begun then limit(socket, ends) end
   local reply
-  reply, why = read(socket)
+  reply, why = exchange(socket, question, begun, ends)
   -- This answer proves that the script did not run.
   if reply == false and find(why, "NOSCRIPT", 1, true) == 1 then
     done, why = tell(socket, ends, "SCRIPT", "LOAD", self.script)
     if not done then return done, why end
-    limit(socket, ends)
-    done, why = socket:send(question)
-    if not done then return nil, why end
-    reply, why = read(socket)
+    reply, why = exchange(socket, question, begun, ends)
   end
   return reply, why
 end

@@ -2,6 +2,7 @@
 -- request is charged once wherever nginx sends it.
 
 local byte, find, sub = string.byte, string.find, string.sub
+local pcall = pcall
 local ngx = ngx
 local var = ngx.var
 
@@ -11,12 +12,19 @@ local _M = {}
 local NOTHING = "-"
 local QUOTE = 34
 
+local function remember(told)
+  var.tollgate = told
+end
+
 local kept = false
 
--- Says whether nginx.conf makes the variable, without which a request that goes on elsewhere would be charged again. What it makes
--- for one request it makes for all.
+-- Says whether nginx.conf makes the variable, without which a request that goes on elsewhere would be charged again, and room for it.
+-- What it makes for one request it makes for all.
 function _M.is_kept()
-  if not kept then kept = var.tollgate ~= nil end
+  if not kept then
+    local told = var.tollgate
+    kept = told ~= nil and pcall(remember, told)
+  end
   return kept
 end
 

@@ -14,8 +14,8 @@ use tollgate_redis::gateway;
 
 use crate::limits::Limits;
 
-/// The version of the file. The module refuses every other.
-const VERSION: u32 = 1;
+/// The version of the file, which changes with what stands in it. The module refuses every other.
+const VERSION: u32 = 2;
 
 /// The file as the arguments name it.
 #[derive(Debug)]

@@ -310,33 +310,3 @@ fn a_file_that_asks_for_more_than_nginx_can_do_is_not_written() {
         assert!(said.contains(line), "{said}");
     }
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_file_of_another_version_is_refused_and_a_reload_leaves_all_as_it_was() {
-    let redis = Standalone::start();
-    let gate = Gate::start("policies = [{ name = 'a', quotas = '2/h' }]", &redis).await;
-    assert_eq!(status(gate.address(), "GET /").await, 200);
-    let text = fs::read_to_string(gate.json()).unwrap();
-    for (wrong, words) in [
-        (
-            text.replace("\"version\": 1", "\"version\": 2"),
-            "is of version 2, and this module reads version 1",
-        ),
-        (
-            text.replace("\"by\": \"client-ip\"", "\"by\": \"fingerprint\""),
-            "policy a: no key is called fingerprint",
-        ),
-        ("[".to_owned(), "is not what `tollgate nginx` writes"),
-    ] {
-        fs::write(gate.json(), wrong).unwrap();
-        gate.reload();
-        gate.until_log(words).await;
-    }
-    assert_eq!(status(gate.address(), "GET /").await, 200);
-    assert_eq!(status(gate.address(), "GET /").await, 429);
-
-    // A file that is right takes effect.
-    gate.write("policies = [{ name = 'b', quotas = '4/h' }]");
-    gate.reload();
-    gate.until("GET /", 200).await;
-}

@@ -19,3 +19,4 @@ mod readings;
 mod redirects;
 mod served;
 mod vectors;
+mod written;

@@ -26,8 +26,8 @@ fn lines(gate: &Gate, words: &str) -> usize {
         .count()
 }
 
-const AWAY: &str = "Redis cannot decide";
-const BACK: &str = "Redis decides again";
+const AWAY: &str = "cannot decide, and each policy's on_failure acts";
+const BACK: &str = "decides again";
 
 async fn start(redis: &Standalone) -> Gate {
     // One worker, so that its lines can be counted.
@@ -86,14 +86,42 @@ async fn while_redis_is_away_the_rules_for_failures_act_and_the_log_has_one_line
         gate.nginx.log()
     );
 
-    // The next spell has lines of its own.
+    let place = format!("tollgate: Redis at 127.0.0.1:{} ", redis.port());
+    assert_eq!(lines(&gate, &place), 2, "{}", gate.nginx.log());
+
+    // The next spell has lines of its own, if some time has passed.
     redis.kill();
-    assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    let start = Instant::now();
+    while lines(&gate, AWAY) < 2 {
+        assert!(start.elapsed() < PATIENCE, "{}", gate.nginx.log());
+        assert_eq!(status(gate.address(), "GET /closed").await, 503);
+    }
     redis.restart();
     gate.until("GET /open", 429).await;
     assert_eq!(
         (lines(&gate, AWAY), lines(&gate, BACK)),
         (2, 2),
+        "{}",
+        gate.nginx.log()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spells_that_follow_each_other_have_lines_only_from_time_to_time() {
+    let redis = Standalone::start();
+    let gate = start(&redis).await;
+    let start = Instant::now();
+    for _ in 0..20 {
+        let _said = redis.command(&["ACL", "SETUSER", "default", "-evalsha"]);
+        assert_eq!(status(gate.address(), "GET /closed").await, 503);
+        let _said = redis.command(&["ACL", "SETUSER", "default", "+evalsha"]);
+        assert_ne!(status(gate.address(), "GET /closed").await, 503);
+    }
+    let seconds = usize::try_from(start.elapsed().as_secs()).unwrap();
+    let pairs = 1..=1 + seconds / 10;
+    let (away, back) = (lines(&gate, AWAY), lines(&gate, BACK));
+    assert!(
+        away == back && pairs.contains(&away),
         "{}",
         gate.nginx.log()
     );
@@ -153,6 +181,44 @@ async fn hung() -> (u16, Arc<AtomicUsize>) {
         }
     });
     (port, count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_names_the_server_and_the_step_that_failed_and_no_password() {
+    let (port, _asked) = hung().await;
+    let redis = Standalone::start();
+    let of_page = format!("host = \"127.0.0.1\", port = {}", redis.port());
+    let hanging = format!("127.0.0.1:{port}");
+    let to = |options: &str| format!("host = \"127.0.0.1\", port = {port}{options}");
+    let cases = [
+        (to(""), &*hanging, "question: timeout"),
+        (to(", tls = true"), &hanging, "TLS handshake: timeout"),
+        (to(", password = \"secret\""), &hanging, "AUTH: timeout"),
+        (to(", db = 3"), &hanging, "SELECT: timeout"),
+        (
+            "host = \"127.0.0.1\", port = 1".to_owned(),
+            "127.0.0.1:1",
+            "connection: connection refused",
+        ),
+        (
+            "socket = \"/nowhere/redis\"".to_owned(),
+            "unix:/nowhere/redis",
+            "connection: no such file or directory",
+        ),
+    ];
+    for (options, place, step) in cases {
+        let words = [
+            ("deadline_ms = 250", "deadline_ms = 50"),
+            (&*of_page, &*options),
+        ];
+        let gate = Gate::start_with(LIMITS, &redis, &words).await;
+        assert_eq!(status(gate.address(), "GET /closed").await, 503);
+        let line = format!(
+            "tollgate: Redis at {place} cannot decide, and each policy's on_failure acts until it can: {step}"
+        );
+        let log = gate.nginx.log();
+        assert!(log.contains(&line) && !log.contains("secret"), "{log}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -285,10 +351,13 @@ async fn a_state_that_is_not_one_of_ours_is_a_failure_and_stays() {
         assert_eq!(status(gate.address(), "GET /closed").await, 503);
         let _decided = status(gate.address(), "GET /open").await;
     }
-    let stranger = "the state tollgate:closed:0/g:127.0.0.1 is not one of Tollgate's";
+    let stranger = format!(
+        "the state tollgate:closed:0/g:127.0.0.1 in Redis at 127.0.0.1:{} is not one of Tollgate's",
+        redis.port()
+    );
     assert_eq!(
         (
-            lines(&gate, stranger),
+            lines(&gate, &stranger),
             lines(&gate, AWAY),
             lines(&gate, BACK)
         ),

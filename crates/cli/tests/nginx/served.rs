@@ -235,8 +235,13 @@ impl Gate {
 
     /// Waits until the log says this.
     pub(crate) async fn until_log(&self, words: &str) {
+        self.until_log_from(0, words).await;
+    }
+
+    /// Waits until the log says this behind so many bytes.
+    pub(crate) async fn until_log_from(&self, before: usize, words: &str) {
         let start = Instant::now();
-        while !self.nginx.log().contains(words) {
+        while !self.nginx.log()[before..].contains(words) {
             assert!(start.elapsed() < PATIENCE, "{words}: {}", self.nginx.log());
             tokio::task::yield_now().await;
         }
