@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tollgate_core::{
     Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Decision,
     FailureKind, Figure, Key, MAX_CHARGES, Quota, Receipt, Scope, Timestamp, Unit, check_up_to,
@@ -13,12 +14,13 @@ use crate::config::{RedisBackendBuilder, Topology};
 use crate::error::ConnectError;
 use crate::fleet::Fleet;
 use crate::job::{Job, gone, outcome_of};
-use crate::known::KnownDenials;
+use crate::known::{Judged, KnownDenials, KnownPart, Turn, TurnUnderWay};
 use crate::name::Names;
 use crate::saga;
 use crate::stats::Stats;
+use crate::sync::Instant;
 use crate::used::{self, Holding, UsedBudgets};
-use crate::wire::{Request, Work};
+use crate::wire::{OwnedCharge, Request, Work};
 
 /// A backend that a fleet shares: Redis takes the decisions, by its clock.
 ///
@@ -216,7 +218,90 @@ impl RedisBackend {
             work,
             names: [self.names.of(scope, key)].into_iter().collect(),
             owed: None,
-            event: None,
+            known: None,
+        }
+    }
+
+    #[cfg(feature = "bench")]
+    pub(crate) fn known(&self) -> &KnownDenials {
+        &self.known
+    }
+
+    /// Decides, or grants as much as there is: by what is known, or by the server.
+    fn judge(&self, charges: &[Charge<'_>], at_least: Option<u64>) -> Answer<Decision> {
+        let judged = self.known.judge(charges, at_least);
+        if let Judged::Denied(denied) = judged {
+            return Answer::now(Ok(denied));
+        }
+        let deadline = self.fleet.deadline();
+        let request = Request::for_decision(charges, &self.names);
+        let request = match at_least {
+            Some(at_least) => request.up_to(at_least),
+            None => request,
+        };
+        match judged {
+            Judged::Waits(turn) => {
+                let waits = self.clone().waits(turn, request, deadline, at_least);
+                Answer::later(waits)
+            }
+            Judged::Asks(turn) => self.ask(request, turn, deadline, at_least),
+            Judged::Denied(denied) => Answer::now(Ok(denied)),
+        }
+    }
+
+    /// Decides once another request of the key has its answer. That may have asked a little early, so that one more asks; this one
+    /// waits for two, and then asks itself.
+    async fn waits(
+        self,
+        turn: TurnUnderWay,
+        request: Request,
+        deadline: Instant,
+        at_least: Option<u64>,
+    ) -> Result<Decision, BackendError> {
+        let mut judged = Judged::Waits(turn);
+        for _ in 0..2 {
+            let Judged::Waits(turn) = judged else {
+                break;
+            };
+            turn.over(self.fleet.runtime()).await;
+            let charges = request.work.charges().unwrap_or_default();
+            let charges: SmallVec<[Charge<'_>; 2]> =
+                charges.iter().map(OwnedCharge::borrow).collect();
+            judged = self.known.judge(&charges, at_least);
+        }
+        match judged {
+            Judged::Denied(denied) => Ok(denied),
+            Judged::Asks(turn) => self.ask(request, turn, deadline, at_least).await,
+            Judged::Waits(_) => self.ask(request, None, deadline, at_least).await,
+        }
+    }
+
+    fn ask(
+        &self,
+        mut request: Request,
+        turn: Option<Turn>,
+        deadline: Instant,
+        at_least: Option<u64>,
+    ) -> Answer<Decision> {
+        match &self.fleet {
+            Fleet::One(dispatch) => {
+                request.known = turn.map(KnownPart::Turn);
+                let answer = dispatch.ask(request, deadline);
+                Answer::later(async move { outcome_of(answer.await)?.ok_or_else(gone) })
+            }
+            // Its caller drives it, so that no other may wait for it: the turn ends here.
+            Fleet::Cluster(cluster) if saga::is_needed(&request) => {
+                let cluster = Arc::clone(cluster);
+                match at_least {
+                    Some(at_least) => Answer::later(saga::grant(cluster, request, at_least)),
+                    None => Answer::later(saga::decide(cluster, request)),
+                }
+            }
+            Fleet::Cluster(cluster) => {
+                request.known = turn.map(KnownPart::Turn);
+                let answer = cluster.ask(request, deadline);
+                Answer::later(async move { answer.await?.ok_or_else(gone) })
+            }
         }
     }
 
@@ -232,24 +317,7 @@ impl Backend for RedisBackend {
         if let Some(refused) = too_many(charges) {
             return Answer::now(Err(refused));
         }
-        if let Some(denied) = self.known.deny(charges, None) {
-            return Answer::now(Ok(denied));
-        }
-        let deadline = self.fleet.deadline();
-        let request = Request::for_decision(charges, &self.names);
-        match &self.fleet {
-            Fleet::One(dispatch) => {
-                let answer = dispatch.ask(request, deadline);
-                Answer::later(async move { outcome_of(answer.await)?.ok_or_else(gone) })
-            }
-            Fleet::Cluster(cluster) => {
-                if saga::is_needed(&request) {
-                    return Answer::later(saga::decide(Arc::clone(cluster), request));
-                }
-                let answer = cluster.ask(request, deadline);
-                Answer::later(async move { answer.await?.ok_or_else(gone) })
-            }
-        }
+        self.judge(charges, None)
     }
 
     fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
@@ -257,24 +325,7 @@ impl Backend for RedisBackend {
         if let Err(refused) = refused {
             return Answer::now(Err(refused));
         }
-        if let Some(denied) = self.known.deny(charges, Some(at_least)) {
-            return Answer::now(Ok(denied));
-        }
-        let deadline = self.fleet.deadline();
-        let request = Request::for_decision(charges, &self.names).up_to(at_least);
-        match &self.fleet {
-            Fleet::One(dispatch) => {
-                let answer = dispatch.ask(request, deadline);
-                Answer::later(async move { outcome_of(answer.await)?.ok_or_else(gone) })
-            }
-            Fleet::Cluster(cluster) => {
-                if saga::is_needed(&request) {
-                    return Answer::later(saga::grant(Arc::clone(cluster), request, at_least));
-                }
-                let answer = cluster.ask(request, deadline);
-                Answer::later(async move { answer.await?.ok_or_else(gone) })
-            }
-        }
+        self.judge(charges, Some(at_least))
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
@@ -301,7 +352,8 @@ impl Backend for RedisBackend {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         let deadline = self.fleet.deadline();
         let mut request = self.request(Work::Reset(scope), scope, key);
-        request.event = self.known.begins([(scope, key)].into_iter());
+        let event = self.known.begins([(scope, key)].into_iter());
+        request.known = event.map(KnownPart::Event);
         match &self.fleet {
             Fleet::One(dispatch) => {
                 let answer = dispatch.ask(request, deadline);

@@ -242,6 +242,7 @@ impl RedisBackendBuilder {
     /// latest time that the server's clock may show, the process answers by itself. Cost and quota are judged anew: a denial of a
     /// cost of 10 does not stop a cost of 1. The time until a retry is the server's, counted down.
     ///
+    /// * Once a known denial has run out, one request of its key asks, and the others of the process wait for its answer.
     /// * Credits, debits and resets by this process are felt at once. So is a new quota, since it is judged by its own rule.
     /// * A credit or reset by another process, a failover, or a clock that steps is felt within 100 ms. The end of a ban that an
     ///   operator lifts elsewhere is felt within a second.

@@ -95,7 +95,7 @@ pub(crate) trait Peers: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     pub(crate) link: Link,
-    runtime: Handle,
+    pub(crate) runtime: Handle,
     pub(crate) limits: Limits,
     /// The other nodes, in a cluster.
     peers: Option<Weak<dyn Peers>>,
@@ -220,8 +220,10 @@ impl Dispatch {
             drop(state);
             job.fail(FailureKind::Overloaded, TOO_LATE);
         } else {
+            // No caller may depend on another's polling.
+            let is_own = is_awaited && !job.request.has_turn();
             state.queue.push(job);
-            if is_awaited && let Some(lane) = state.leads() {
+            if is_own && let Some(lane) = state.leads() {
                 let inline =
                     InlineCall::new(self.runtime.clone(), lane::lead(Arc::clone(self), lane));
                 state.lanes[lane].inline = Some(Arc::clone(&inline));

@@ -13,7 +13,7 @@ use crate::link::Origin;
 use crate::sentinel::Listener;
 use crate::server::Address;
 use crate::stats::Counters;
-use crate::sync::Instant;
+use crate::sync::{Handle, Instant};
 
 /// The server or servers that decide.
 #[derive(Clone, Debug)]
@@ -50,6 +50,13 @@ impl Fleet {
         match self {
             Self::One(dispatch) => &dispatch.holder,
             Self::Cluster(cluster) => &cluster.holder,
+        }
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        match self {
+            Self::One(dispatch) => &dispatch.runtime,
+            Self::Cluster(cluster) => &cluster.runtime,
         }
     }
 

@@ -118,7 +118,7 @@ impl Holder {
             work: Work::Tell(telling),
             names: [name].into_iter().collect(),
             owed: None,
-            event: None,
+            known: None,
         }
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! * Changes by this process are felt at once: a credit, a debit, a reset. From before one is sent until after it has been answered
 //!   nothing is known of its budget, and answers to calls that left before its end are not remembered.
+//! * When a known denial has run out, one request of its key asks, and the others wait for its answer. So a hot key costs a call
+//!   for each life and for each unit that comes back, however many ask at once.
 //! * Changes by others, a failover and a clock that steps are felt within [`LIFE`], counted from when the call left; for bans,
 //!   which an operator alone lifts, within [`BAN_LIFE`].
 //!
@@ -15,11 +17,14 @@
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod hot_key;
+#[cfg(test)]
 mod tests;
+mod turn;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::mem;
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +32,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Decision, Key, Mode, Scope, State, Timestamp, Unit, deny_by_known};
 
+pub(crate) use self::turn::{Turn, TurnUnderWay};
 use crate::sync::Instant;
 
 /// The time for which the state of a budget is believed. Anything can be given back: by a receipt, by a request that another policy
@@ -52,6 +58,8 @@ pub(crate) struct KnownDenials {
     /// None if each denial is asked for.
     sets: Box<[Mutex<Set>]>,
     hashing: RandomState,
+    /// The time within which a request is answered.
+    deadline: Duration,
     /// The number of events so far.
     events: AtomicU64,
     denied: AtomicU64,
@@ -73,8 +81,38 @@ struct Entry {
     state: State,
     sent_at: Instant,
     told: ToldStates,
-    /// True once a request was sent to bring a newer one.
-    is_renewed: bool,
+    /// The least cost that it has denied, or the states before it since one passed. None is as high as the highest number.
+    least_denied: u64,
+    /// The request that asks for a newer one, if it is under way.
+    asked: Option<TurnUnderWay>,
+}
+
+/// The part of a request in what is known.
+#[derive(Debug)]
+pub(crate) enum KnownPart {
+    /// It changes a budget otherwise than by a decision.
+    Event(#[expect(dead_code, reason = "it ends with the request")] OwnEvent),
+    /// Others wait for its answer.
+    Turn(Turn),
+}
+
+/// The way of a request.
+pub(crate) enum Judged {
+    /// It is denied for certain.
+    Denied(Decision),
+    /// It asks the server. With a turn it asks for others as well.
+    Asks(Option<Turn>),
+    /// It waits for what another one hears, and is judged again, twice at most.
+    Waits(TurnUnderWay),
+}
+
+/// The states of one request's charges, and bounds of the server's time.
+struct KnownStates {
+    states: SmallVec<[State; 4]>,
+    earliest: Timestamp,
+    latest: Timestamp,
+    /// True if all are believed, and of one server.
+    are_certain: bool,
 }
 
 /// The origin of states.
@@ -103,11 +141,12 @@ pub(crate) struct OwnEvent {
 
 impl KnownDenials {
     /// Remembers denials, or asks for each.
-    pub(crate) fn new(are_kept: bool) -> Arc<Self> {
+    pub(crate) fn new(are_kept: bool, deadline: Duration) -> Arc<Self> {
         let sets = if are_kept { SETS } else { 0 };
         Arc::new(Self {
             sets: (0..sets).map(|_| Mutex::default()).collect(),
             hashing: RandomState::new(),
+            deadline,
             events: AtomicU64::new(0),
             denied: AtomicU64::new(0),
         })
@@ -118,51 +157,88 @@ impl KnownDenials {
         self.denied.load(Ordering::Relaxed)
     }
 
-    /// Denies a call for certain; `None` if the server must be asked.
-    pub(crate) fn deny(&self, charges: &[Charge<'_>], at_least: Option<u64>) -> Option<Decision> {
-        let is_enforced = |charge: &Charge<'_>| charge.mode == Mode::Enforce;
-        if self.sets.is_empty() || charges.is_empty() || !charges.iter().all(is_enforced) {
-            return None;
+    /// Judges a call. If a denial that was known has just run out, one request of its key asks, and the others wait.
+    pub(crate) fn judge(&self, charges: &[Charge<'_>], at_least: Option<u64>) -> Judged {
+        if self.sets.is_empty() || charges.is_empty() {
+            return Judged::Asks(None);
         }
-        let denied = self.deny_at(Instant::now(), charges, at_least)?;
-        self.denied.fetch_add(1, Ordering::Relaxed);
-        Some(denied)
+        let judged = self.judge_at(Instant::now(), charges, at_least);
+        if let Judged::Denied(_) = judged {
+            self.denied.fetch_add(1, Ordering::Relaxed);
+        }
+        judged
     }
 
-    fn deny_at(
-        &self,
-        now: Instant,
-        charges: &[Charge<'_>],
-        at_least: Option<u64>,
-    ) -> Option<Decision> {
-        if let [charge] = charges {
-            let mut set = self.set(self.place(charge.scope, charge.key))?;
-            let entry = set.find(charge, now)?;
-            let (earliest, latest) = entry.times(now);
-            let state = std::slice::from_ref(&entry.state);
-            let denied = deny_by_known(earliest, latest, charges, state, at_least)?;
-            // A unit that comes back sooner brings a newer state anyhow.
-            let left = entry.life_left(now);
-            let outlives = denied.retry_after().is_none_or(|wait| wait > left);
-            return (!(outlives && entry.is_due(now))).then_some(denied);
+    fn judge_at(&self, now: Instant, charges: &[Charge<'_>], at_least: Option<u64>) -> Judged {
+        // Trials and questions are the server's.
+        if charges.iter().any(|charge| charge.mode != Mode::Enforce) {
+            return Judged::Asks(None);
         }
-        let mut states: SmallVec<[State; 4]> = SmallVec::new();
-        let (mut earliest, mut latest, mut slot, mut is_due) = (None, None, None, false);
+        let [charge] = charges else {
+            return self.judge_all(now, charges, at_least);
+        };
+        let mut set = self.set(self.place(charge.scope, charge.key));
+        let Some(entry) = set.as_mut().and_then(|set| set.find(charge)) else {
+            return Judged::Asks(None);
+        };
+        let least = at_least.unwrap_or(charge.cost);
+        match entry.deny(now, charge, at_least) {
+            Some(denied) => {
+                entry.has_denied(least);
+                Judged::Denied(denied)
+            }
+            None => entry.asks(now, least, self.deadline),
+        }
+    }
+
+    /// Judges a call of several charges.
+    fn judge_all(&self, now: Instant, charges: &[Charge<'_>], at_least: Option<u64>) -> Judged {
+        let Some(known) = self.states(now, charges) else {
+            return Judged::Asks(None);
+        };
+        let (earliest, latest, states) = (known.earliest, known.latest, &known.states);
+        let denied = (known.are_certain)
+            .then(|| deny_by_known(earliest, latest, charges, states, at_least))
+            .flatten();
+        for (number, charge) in charges.iter().enumerate() {
+            let mut set = self.set(self.place(charge.scope, charge.key));
+            let Some(entry) = set.as_mut().and_then(|set| set.find(charge)) else {
+                continue;
+            };
+            let least = at_least.unwrap_or(charge.cost);
+            match &denied {
+                Some(denied) if denied.verdicts()[number].is_denied() => entry.has_denied(least),
+                Some(_) => {}
+                None => match entry.asks(now, least, self.deadline) {
+                    Judged::Asks(None) => {}
+                    judged => return judged,
+                },
+            }
+        }
+        denied.map_or(Judged::Asks(None), Judged::Denied)
+    }
+
+    /// The states of several charges; `None` if one of them is missing.
+    fn states(&self, now: Instant, charges: &[Charge<'_>]) -> Option<KnownStates> {
+        let mut known = KnownStates {
+            states: SmallVec::new(),
+            earliest: Timestamp::from_micros(u64::MAX),
+            latest: Timestamp::default(),
+            are_certain: true,
+        };
+        let mut slot = None;
         for charge in charges {
             let mut set = self.set(self.place(charge.scope, charge.key))?;
-            let entry = set.find(charge, now)?;
-            is_due |= entry.is_due(now);
-            if *slot.get_or_insert(entry.told.slot) != entry.told.slot {
-                return None;
-            }
-            let (first, last) = entry.times(now);
+            let entry = set.find(charge)?;
+            let is_of_slot = *slot.get_or_insert(entry.told.slot) == entry.told.slot;
+            known.are_certain &= is_of_slot && entry.is_believed(now);
             // Each bounds the time of one clock; these bounds hold for all.
-            earliest = Some(earliest.map_or(first, |other: Timestamp| other.min(first)));
-            latest = Some(latest.map_or(last, |other: Timestamp| other.max(last)));
-            states.push(entry.state.clone());
+            let (first, last) = entry.times(now);
+            known.earliest = known.earliest.min(first);
+            known.latest = known.latest.max(last);
+            known.states.push(entry.state.clone());
         }
-        let denied = deny_by_known(earliest?, latest?, charges, &states, at_least)?;
-        (!is_due).then_some(denied)
+        Some(known)
     }
 
     /// Notes that a call leaves now.
@@ -195,13 +271,15 @@ impl KnownDenials {
             let Some(mut set) = self.set(self.place(charge.scope, charge.key)) else {
                 return;
             };
-            set.learn(call, charge, is_new, || Entry {
+            let is_denied = decision.verdicts()[index].is_denied();
+            set.learn(call, charge, (is_new, is_denied), || Entry {
                 scope: charge.scope,
                 key: charge.key.clone().compact(),
                 state: state.clone(),
                 sent_at: call.sent_at,
                 told,
-                is_renewed: false,
+                least_denied: u64::MAX,
+                asked: None,
             });
         }
     }
@@ -262,18 +340,16 @@ impl Drop for OwnEvent {
 }
 
 impl Set {
-    /// The state of this charge's budget, if it is believed.
-    fn find(&mut self, charge: &Charge<'_>, now: Instant) -> Option<&mut Entry> {
-        let mut entries = self.entries.iter_mut();
-        let entry = entries.find(|entry| entry.is_of(charge))?;
-        (self.pending == 0 && entry.is_believed(now)).then_some(entry)
+    /// The last state of this charge's budget. While an event is under way there is none.
+    fn find(&mut self, charge: &Charge<'_>) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.is_of(charge))
     }
 
     fn learn(
         &mut self,
         call: SentCall,
         charge: &Charge<'_>,
-        is_new: bool,
+        (is_new, is_denied): (bool, bool),
         entry: impl FnOnce() -> Entry,
     ) {
         if self.pending > 0 || self.event > call.event {
@@ -282,9 +358,14 @@ impl Set {
         let place = self.entries.iter().position(|entry| entry.is_of(charge));
         match place {
             Some(place) => {
-                let (entry, before) = (entry(), &mut self.entries[place]);
+                let (mut entry, before) = (entry(), &mut self.entries[place]);
                 // Answers may come in another order than they were given. A clock that stepped back is believed in the end.
                 if entry.told.at >= before.told.at || !before.is_believed(entry.told.received_at) {
+                    if is_denied {
+                        // The denial goes on: it was asked for a little early, or another process was first.
+                        entry.least_denied = before.least_denied;
+                        entry.asked = before.asked.take();
+                    }
                     *before = entry;
                 }
             }
@@ -309,11 +390,33 @@ impl Entry {
         !self.life_left(now).is_zero()
     }
 
-    /// Says, once, that its life is half over. The request that hears it asks the server, so that the others find a newer state
-    /// before this one has ended: they would all ask.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = self.life_left(now) <= self.life() / 2;
-        is_due && !mem::replace(&mut self.is_renewed, true)
+    /// Denies a call of this charge alone.
+    fn deny(&self, now: Instant, charge: &Charge<'_>, at_least: Option<u64>) -> Option<Decision> {
+        if !self.is_believed(now) {
+            return None;
+        }
+        let ((earliest, latest), states) = (self.times(now), slice::from_ref(&self.state));
+        deny_by_known(earliest, latest, slice::from_ref(charge), states, at_least)
+    }
+
+    fn has_denied(&mut self, cost: u64) {
+        self.least_denied = self.least_denied.min(cost);
+    }
+
+    /// Lets a request ask whose cost this state denied and does not any more, unless another one does. A cost that it never denied
+    /// is asked for as ever.
+    fn asks(&mut self, now: Instant, cost: u64, deadline: Duration) -> Judged {
+        if cost < self.least_denied {
+            return Judged::Asks(None);
+        }
+        match self.asked.as_ref().filter(|asked| !asked.is_over(now)) {
+            Some(asked) => Judged::Waits(asked.clone()),
+            None => {
+                let (turn, asked) = Turn::until(now + deadline);
+                self.asked = Some(asked);
+                Judged::Asks(Some(turn))
+            }
+        }
     }
 
     fn life_left(&self, now: Instant) -> Duration {

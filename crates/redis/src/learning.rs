@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Decision};
 
-use crate::known::{KnownDenials, SentCall, ToldStates};
+use crate::known::{KnownDenials, KnownPart, SentCall, ToldStates};
 use crate::sync::Instant;
 use crate::wire::{LeftStates, OwnedCharge, Request, Work};
 
@@ -28,18 +28,23 @@ impl KnownDenials {
             slot,
         };
         self.learn_from(call, told, &charges, decision, |charge| left.state(charge));
+        if let Some(KnownPart::Turn(turn)) = &request.known {
+            // The request itself lives until its caller reads the answer.
+            turn.end();
+        }
     }
 
     /// Begins the event of a request that corrects charges. It ends with the request.
     pub(crate) fn owes(self: &Arc<Self>, request: Request) -> Request {
-        let event = {
+        let known = {
             let corrected = match &request.work {
                 Work::Credit(receipt, _) | Work::Debit(receipt, _) => slice::from_ref(receipt),
                 Work::Undo(receipts) => receipts.as_slice(),
                 Work::Decide(_) | Work::Grant(..) | Work::Reset(_) | Work::Tell(_) => &[],
             };
-            self.begins(corrected.iter().map(|it| (it.scope(), it.key())))
+            let event = self.begins(corrected.iter().map(|it| (it.scope(), it.key())));
+            event.map(KnownPart::Event)
         };
-        Request { event, ..request }
+        Request { known, ..request }
     }
 }

@@ -118,6 +118,8 @@ mod slot;
 mod slots;
 mod stats;
 mod sync;
+#[cfg(feature = "bench")]
+mod taught;
 #[cfg(test)]
 mod timing;
 #[cfg(feature = "tls")]

@@ -333,7 +333,7 @@ impl<'a> Saga<'a> {
                 .map(|&index| self.request.names[index].clone())
                 .collect(),
             owed: None,
-            event: None,
+            known: None,
         };
         let request = match at_least {
             Some(at_least) => request.up_to(at_least),

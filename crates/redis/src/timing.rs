@@ -160,7 +160,7 @@ impl DistantBackend {
             None,
             Arc::default(),
             Holder::new(LEASE),
-            KnownDenials::new(true),
+            KnownDenials::new(true, limits.deadline),
         );
         let sent = Arc::<CommandCounts>::default();
         for wire in 0..limits.connections {
@@ -251,7 +251,7 @@ fn credit() -> Request {
         work: Work::Credit(receipt(), 1),
         names: [b"tollgate:far".to_vec()].into_iter().collect(),
         owed: None,
-        event: None,
+        known: None,
     }
 }
 

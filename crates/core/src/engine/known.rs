@@ -114,7 +114,8 @@ fn deny_all(
     let (first, last) = (decided(earliest), decided(latest));
     let outcomes = first.verdicts().iter().zip(last.verdicts());
     let agree = |(first, last): (&Verdict, &Verdict)| first.is_denied() == last.is_denied();
-    let is_certain = !first.is_admitted() && !last.is_admitted() && { outcomes }.all(agree);
+    // Each enforced charge that is denied first is denied at last.
+    let is_certain = !first.is_admitted() && { outcomes }.all(agree);
     (is_certain && !is_heard(earliest, charges, states, &first)).then(|| first.known())
 }
 

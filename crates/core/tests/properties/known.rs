@@ -256,6 +256,57 @@ fn a_denial_that_is_a_strike_is_the_servers_and_one_of_a_banned_caller_is_known(
     assert!(joint.known().is_none());
 }
 
+/// A ban hears the denials of its own policy's budgets, and not those of others beside them.
+#[test]
+fn a_denial_beside_the_budget_that_a_ban_guards_is_no_strike() {
+    let minute = Duration::from_secs(60);
+    let quotas = [
+        Quota::per_hour(1),
+        Quota::per_hour(5),
+        Ban::after(1, minute).lasting(minute).into(),
+    ];
+    let key = Key::from("alice");
+    let known = |used: usize| {
+        let mut states = quotas.map(|quota| State::full(&quota));
+        let mut budget = Budget::full(quotas[used]);
+        let all = quotas[used].capacity();
+        assert!(budget.charge(NOW, all).0.is_allowed());
+        states[used] = budget.state;
+        let charges = [("login", 0), ("mail", 0), ("mail", 1)].iter().zip(&quotas);
+        let charges = charges.map(|(&(policy, slot), quota)| Charge {
+            scope: Scope::of(policy, slot, quota),
+            quota,
+            key: &key,
+            cost: u64::from(!quota.is_ban()),
+            mode: Mode::Enforce,
+        });
+        let charges: Vec<_> = charges.collect();
+        deny_by_known(at(NOW), at(NOW), &charges, &states, None).is_some()
+    };
+
+    assert!(known(0));
+    // That of its own policy is.
+    assert!(!known(1));
+}
+
+/// Alone in its call, as while a caller is looked up: a ban that knocks extend hears the question.
+#[test]
+fn a_ban_by_itself_is_known_unless_knocks_extend_it() {
+    let minute = Duration::from_secs(60);
+    let ban = Ban::after(1, minute).lasting(minute);
+    for (ban, is_known) in [(ban, true), (ban.extending(), false)] {
+        let mut joint = Joint::with(ban);
+        let mut states = joint.states.clone();
+        joint.charges(1, |charges| decide(at(NOW), charges, &mut states[..]));
+        joint.states = states;
+        let alone = |charges: &[Charge<'_>]| {
+            let (now, state) = (at(NOW + 1), &joint.states[1..]);
+            deny_by_known(now, now, &charges[1..], state, None).is_some()
+        };
+        assert_eq!(joint.charges(0, alone), is_known);
+    }
+}
+
 #[test]
 fn as_much_as_there_is_is_denied_if_the_least_is_not_there() {
     let quota = Quota::per_hour(10);

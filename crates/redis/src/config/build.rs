@@ -79,7 +79,7 @@ impl RedisBackendBuilder {
         let origins = self.origins()?;
         let mut names = self.names.clone();
         let place = self.topology.place(self.credentials.database);
-        let known = KnownDenials::new(self.knows_denials);
+        let known = KnownDenials::new(self.knows_denials, self.limits.deadline);
         let of_fleet = Arc::clone(&known);
         let fleet = match origins {
             Origins::One(origin) => self.one(origin, runtime, of_fleet),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tollgate_core::{Algorithm, Quota, decide};
 
-use super::tests::charge;
+use super::tests::{charge, remembering};
 use super::*;
 
 /// A source of random numbers that a seed repeats.
@@ -23,12 +23,12 @@ impl Random {
 }
 
 /// A question under way.
-#[derive(Clone, Copy)]
 struct Call {
     key: u64,
     quota: Quota,
     cost: u64,
     sent: SentCall,
+    _turn: Option<Turn>,
 }
 
 /// An event that is still to come.
@@ -56,6 +56,7 @@ struct World {
     /// The times at which others gave something back, and of what key; of each key if the clock stepped.
     disturbed: Vec<(u64, Option<u64>)>,
     asked: u64,
+    waited: u64,
     denied: u64,
 }
 
@@ -85,10 +86,11 @@ impl World {
             clock_us: 1_700_000_000_000_000 + random.below(1_000_000),
             ahead_ppm: random.one_of(&[-1_000, 0, 999]),
             states: HashMap::new(),
-            known: KnownDenials::new(true),
+            known: remembering(),
             to_come: Vec::new(),
             disturbed: Vec::new(),
             asked: 0,
+            waited: 0,
             denied: 0,
             random,
         }
@@ -112,7 +114,7 @@ impl World {
             .or_insert_with(|| State::full(&quota));
         let key = Key::from(key);
         let charges = [charge(&quota, &key, cost)];
-        decide(now, &charges, std::slice::from_mut(state))
+        decide(now, &charges, slice::from_mut(state))
     }
 
     fn within(&mut self, most_us: u64, event: Event) {
@@ -200,7 +202,13 @@ impl World {
         let (cost, now) = (1 + self.random.below(3), self.instant());
         let caller = Key::from(key);
         let charges = [charge(&quota, &caller, cost)];
-        let Some(denied) = self.known.deny_at(now, &charges, None) else {
+        let judged = self.known.judge_at(now, &charges, None);
+        if let Judged::Waits(_) = judged {
+            // It comes again later, as any other does.
+            self.waited += 1;
+            return Ok(());
+        }
+        if let Judged::Asks(turn) = judged {
             self.asked += 1;
             let sent = SentCall {
                 sent_at: now,
@@ -211,8 +219,12 @@ impl World {
                 quota,
                 cost,
                 sent,
+                _turn: turn,
             };
             self.within(3 * MS, Event::Executes(call));
+            return Ok(());
+        }
+        let Judged::Denied(denied) = judged else {
             return Ok(());
         };
         self.denied += 1;
@@ -241,7 +253,7 @@ fn no_caller_is_denied_by_what_this_process_did_nor_for_longer_than_a_life_by_wh
     let effort = std::env::var("PROOF_EFFORT").ok();
     let effort: u64 = effort.and_then(|text| text.parse().ok()).unwrap_or(1);
     let first = RandomState::new().hash_one(0) >> 1;
-    let (mut asked, mut denied) = (0, 0);
+    let (mut asked, mut waited, mut denied) = (0, 0, 0);
     for seed in first..first + 3_000 * effort {
         let mut world = World::of(seed);
         for _ in 0..150 {
@@ -250,8 +262,12 @@ fn no_caller_is_denied_by_what_this_process_did_nor_for_longer_than_a_life_by_wh
             }
         }
         asked += world.asked;
+        waited += world.waited;
         denied += world.denied;
     }
     // The histories are about something.
-    assert!(denied > asked / 4, "{denied} known, {asked} asked");
+    assert!(
+        denied > asked / 4 && waited > asked / 100,
+        "{denied} known, {asked} asked, {waited} waited"
+    );
 }

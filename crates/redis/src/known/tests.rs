@@ -7,6 +7,11 @@ use super::*;
 /// A time of the server's.
 const NOON: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
+const DEADLINE: Duration = Duration::from_millis(30);
+
+pub(super) fn remembering() -> Arc<KnownDenials> {
+    KnownDenials::new(true, DEADLINE)
+}
 
 pub(super) fn charge<'a>(quota: &'a Quota, key: &'a Key, cost: u64) -> Charge<'a> {
     Charge {
@@ -18,8 +23,22 @@ pub(super) fn charge<'a>(quota: &'a Quota, key: &'a Key, cost: u64) -> Charge<'a
     }
 }
 
+const MS: Duration = Duration::from_millis(1);
+
+fn after_noon(us: u64) -> Timestamp {
+    Timestamp::from_micros(NOON.as_micros() + us)
+}
+
+fn denial(judged: &Judged) -> Option<&Decision> {
+    match judged {
+        Judged::Denied(denied) => Some(denied),
+        _ => None,
+    }
+}
+
 /// A denied budget, as an answer tells it.
 struct Denied {
+    scope: Scope,
     quota: Quota,
     key: Key,
     state: State,
@@ -28,16 +47,36 @@ struct Denied {
 
 impl Denied {
     fn of(key: u64, quota: Quota) -> Self {
-        let (key, mut state) = (Key::from(key), State::full(&quota));
+        Self::of_key(Key::from(key), quota)
+    }
+
+    /// The opposite: an admission that has left some.
+    fn with_room(key: u64, quota: Quota) -> Self {
+        let key = Key::from(key);
+        let asked = [charge(&quota, &key, 1)];
+        let mut states = [State::full(&quota)];
+        let decision = decide(NOON, &asked, &mut states[..]);
+        Self {
+            scope: Scope::of("model", 0, &quota),
+            decision,
+            quota,
+            state: State::full(&quota),
+            key,
+        }
+    }
+
+    fn of_key(key: Key, quota: Quota) -> Self {
+        let mut state = State::full(&quota);
         let mut ask = || {
             let asked = [charge(&quota, &key, 1)];
-            decide(NOON, &asked, std::slice::from_mut(&mut state))
+            decide(NOON, &asked, slice::from_mut(&mut state))
         };
         let mut decision = ask();
         while decision.is_admitted() {
             decision = ask();
         }
         Self {
+            scope: Scope::of("model", 0, &quota),
             decision,
             quota,
             key,
@@ -46,18 +85,28 @@ impl Denied {
     }
 
     fn is_learned(&self, known: &KnownDenials, call: SentCall, at: Timestamp) {
+        self.is_told(known, call, call.sent_at, at);
+    }
+
+    fn is_told(&self, known: &KnownDenials, call: SentCall, received_at: Instant, at: Timestamp) {
         let told = ToldStates {
             at,
-            received_at: call.sent_at,
+            received_at,
             slot: 0,
         };
-        let asked = [charge(&self.quota, &self.key, 1)];
+        let asked = [Charge {
+            scope: self.scope,
+            ..charge(&self.quota, &self.key, 1)
+        }];
         known.learn_from(call, told, &asked, &self.decision, |_| Some(&self.state));
     }
 
+    fn judged(&self, known: &KnownDenials, at: Instant, cost: u64) -> Judged {
+        known.judge_at(at, &[charge(&self.quota, &self.key, cost)], None)
+    }
+
     fn is_known(&self, known: &KnownDenials, at: Instant) -> bool {
-        let charges = [charge(&self.quota, &self.key, 1)];
-        known.deny_at(at, &charges, None).is_some()
+        matches!(self.judged(known, at, 1), Judged::Denied(_))
     }
 }
 
@@ -68,7 +117,7 @@ fn remembered(known: &KnownDenials) -> usize {
 
 #[test]
 fn a_state_is_believed_for_100_ms_and_that_of_a_ban_for_a_second() {
-    let known = KnownDenials::new(true);
+    let known = remembering();
     let sent = known.departs();
     let denied = Denied::of(1, Quota::per_day(1));
     let banned = Denied::of(1, Quota::from(Ban::after(1, DAY).lasting(DAY)));
@@ -79,18 +128,235 @@ fn a_state_is_believed_for_100_ms_and_that_of_a_ban_for_a_second() {
     for (it, life_ms) in [(&denied, 100), (&banned, 1_000)] {
         let life = Duration::from_millis(life_ms);
         assert!(it.is_known(&known, sent.sent_at));
-        assert!(it.is_known(&known, sent.sent_at + life / 2 - Duration::from_micros(1)));
-        // One request asks before all have to.
-        assert!(!it.is_known(&known, sent.sent_at + life / 2));
-        assert!(it.is_known(&known, sent.sent_at + life / 2));
         assert!(it.is_known(&known, sent.sent_at + life - Duration::from_micros(1)));
         assert!(!it.is_known(&known, sent.sent_at + life));
     }
 }
 
+/// The server's time is that of the answer and what has passed since: at least from when it came, and at most from when the
+/// question left, by a clock that is a thousandth faster than ours and shows whole microseconds.
+#[test]
+fn the_bounds_of_the_server_s_time_are_those_of_the_answer_and_of_both_clocks() {
+    let known = remembering();
+    let denied = Denied::of(1, Quota::per_day(1));
+    let sent = known.departs();
+    denied.is_told(&known, sent, sent.sent_at + 5 * MS, NOON);
+    let place = known.place(Scope::of("model", 0, &denied.quota), &denied.key);
+
+    let times = known.set(place).unwrap().entries[0].times(sent.sent_at + 60 * MS);
+
+    assert_eq!(times, (after_noon(55_000), after_noon(60_062)));
+}
+
+#[test]
+fn of_several_states_the_earliest_and_the_latest_bound_count() {
+    let key = Key::from("alice");
+    // Both are told within a call of a millisecond: the first at noon, and the second, 10 ms later, by a clock that is 5 ms ahead.
+    let judged_20_ms_later = |first: Quota| {
+        let known = remembering();
+        let sent = known.departs();
+        let quotas = [first, Quota::per_day(1)];
+        for (slot, quota) in (0_u16..).zip(&quotas) {
+            let denied = Denied {
+                scope: Scope::of("joint", slot, quota),
+                ..Denied::of_key(key.clone(), *quota)
+            };
+            let later = 10 * u32::from(slot);
+            let call = SentCall {
+                sent_at: sent.sent_at + later * MS,
+                ..sent
+            };
+            let at = after_noon(u64::from(later) * 1_500);
+            denied.is_told(&known, call, call.sent_at + MS, at);
+        }
+        let charges = [0_u16, 1].map(|slot| Charge {
+            scope: Scope::of("joint", slot, &quotas[usize::from(slot)]),
+            ..charge(&quotas[usize::from(slot)], &key, 1)
+        });
+        known.judge_at(sent.sent_at + 20 * MS, &charges, None)
+    };
+
+    let denied = judged_20_ms_later(Quota::per_day(1));
+    assert_eq!(denial(&denied).map(Decision::at), Some(after_noon(19_000)));
+    // By its own clock it is 20.022 ms after noon at the latest, and by the other 25.012.
+    for (passes_after_us, is_known) in [(25_012, false), (25_013, true)] {
+        let quota = Quota::new(1, Duration::from_micros(passes_after_us));
+        let judged = judged_20_ms_later(quota);
+        assert_eq!(denial(&judged).is_some(), is_known, "{passes_after_us}");
+    }
+}
+
+#[test]
+fn the_state_of_another_policy_says_nothing() {
+    let known = remembering();
+    let denied = Denied::of(1, Quota::per_day(1));
+    let sent = known.departs();
+    denied.is_learned(&known, sent, NOON);
+    let of_scope = |scope| Charge {
+        scope,
+        ..charge(&denied.quota, &denied.key, 1)
+    };
+
+    for (policy, slot, is_known) in [("model", 0, true), ("model", 1, false), ("other", 0, false)] {
+        let charge = of_scope(Scope::of(policy, slot, &denied.quota));
+        // Side by side in one set.
+        let mut set = known.set(known.place(denied.scope, &denied.key)).unwrap();
+        assert_eq!(set.find(&charge).is_some(), is_known, "{policy} {slot}");
+    }
+}
+
+#[test]
+fn once_a_denial_has_run_out_one_request_asks_and_the_others_wait_for_it() {
+    let known = remembering();
+    let denied = Denied::of(1, Quota::per_day(1));
+    let sent = known.departs();
+    denied.is_learned(&known, sent, NOON);
+    assert!(denied.is_known(&known, sent.sent_at));
+    let ended = sent.sent_at + LIFE;
+    let asks = || match denied.judged(&known, ended, 1) {
+        Judged::Asks(turn) => turn.unwrap(),
+        _ => panic!("it does not ask"),
+    };
+    let waits = |at| matches!(denied.judged(&known, at, 1), Judged::Waits(_));
+
+    // Until its request has gone, or the server has been silent for too long.
+    let turn = asks();
+    assert!(waits(ended) && waits(ended + DEADLINE - Duration::from_micros(1)));
+    drop(turn);
+    let turn = asks();
+    assert!(waits(ended));
+    assert!(!waits(ended + DEADLINE));
+    drop(turn);
+
+    // Until it has been answered: by a denial, or by a state with room, about which each may ask.
+    let turn = asks();
+    assert!(waits(ended));
+    let later = SentCall {
+        sent_at: ended,
+        ..known.departs()
+    };
+    denied.is_learned(&known, later, after_noon(100_000));
+    turn.end();
+    assert!(denied.is_known(&known, ended));
+    Denied::with_room(1, denied.quota).is_learned(&known, later, after_noon(100_001));
+    for _ in 0..2 {
+        let judged = denied.judged(&known, ended, 1);
+        assert!(matches!(judged, Judged::Asks(None)));
+    }
+}
+
+/// The bounds of the server's time are as wide as the call was long, so that a question may come before the unit does.
+#[test]
+fn after_a_question_that_came_a_little_early_still_one_request_asks_at_a_time() {
+    let known = remembering();
+    let denied = Denied::of(1, Quota::new(1, 50 * MS));
+    let sent = known.departs();
+    denied.is_learned(&known, sent, NOON);
+    assert!(denied.is_known(&known, sent.sent_at));
+    let passes = sent.sent_at + 50 * MS;
+    let Judged::Asks(Some(turn)) = denied.judged(&known, passes, 1) else {
+        panic!("it does not ask");
+    };
+    let early = SentCall {
+        sent_at: passes,
+        ..known.departs()
+    };
+
+    denied.is_told(&known, early, passes + 3 * MS, after_noon(49_900));
+
+    // That answer was another's, and then it is this one's.
+    let judged = || denied.judged(&known, passes + 3 * MS, 1);
+    assert!(matches!(judged(), Judged::Waits(_)));
+    turn.end();
+    let next = judged();
+    assert!(matches!(next, Judged::Asks(Some(_))));
+    assert!(matches!(judged(), Judged::Waits(_)));
+}
+
+/// The state denied a cost of 3, and not one of 2, which others ask about as ever.
+#[test]
+fn a_cost_that_was_not_denied_waits_for_none() {
+    let known = remembering();
+    let denied = Denied::of(1, Quota::per_second(10));
+    let sent = known.departs();
+    denied.is_learned(&known, sent, NOON);
+    let at = sent.sent_at + 25 * LIFE / 100;
+    let later = at + 75 * LIFE / 100;
+    for cost in [3, 4] {
+        assert!(matches!(denied.judged(&known, at, cost), Judged::Denied(_)));
+    }
+
+    let Judged::Asks(Some(turn)) = denied.judged(&known, later, 3) else {
+        panic!("it does not ask");
+    };
+    assert!(matches!(denied.judged(&known, later, 4), Judged::Waits(_)));
+    for _ in 0..2 {
+        assert!(matches!(
+            denied.judged(&known, later, 2),
+            Judged::Asks(None)
+        ));
+    }
+    // As much as there is, from 2 or from 3 on.
+    let up_to = |least| {
+        let charges = [charge(&denied.quota, &denied.key, 9)];
+        known.judge_at(later, &charges, Some(least))
+    };
+    assert!(matches!(up_to(2), Judged::Asks(None)));
+    assert!(matches!(up_to(3), Judged::Waits(_)));
+    // Nor do trials and questions.
+    for mode in [Mode::Shadow, Mode::Probe] {
+        let charge = Charge {
+            mode,
+            ..charge(&denied.quota, &denied.key, 4)
+        };
+        let judged = known.judge_at(later, &[charge], None);
+        assert!(matches!(judged, Judged::Asks(None)), "{mode:?}");
+    }
+    drop(turn);
+}
+
+/// Of the budgets of a call only those that denied make others wait.
+#[test]
+fn a_caller_does_not_wait_because_another_was_denied_beside_the_budget_of_all() {
+    let known = remembering();
+    let (own, all) = (Quota::per_day(1), Quota::per_day(9));
+    let (alice, bob, everybody) = (Key::from("alice"), Key::from("bob"), Key::global());
+    let charges = |caller| {
+        let charge = |slot, quota, key| Charge {
+            scope: Scope::of("joint", slot, quota),
+            ..charge(quota, key, 1)
+        };
+        [charge(0, &all, &everybody), charge(1, &own, caller)]
+    };
+    let mut states = [State::full(&all), State::full(&own)];
+    let mut decided = || decide(NOON, &charges(&alice), &mut states[..]);
+    assert!(decided().is_admitted());
+    let denied = decided();
+    let sent = known.departs();
+    let told = ToldStates {
+        at: NOON,
+        received_at: sent.sent_at,
+        slot: 0,
+    };
+    for caller in [&alice, &bob] {
+        known.learn_from(sent, told, &charges(caller), &denied, |index| {
+            states.get(index)
+        });
+    }
+    let judge = |caller, at| known.judge_at(at, &charges(caller), None);
+    assert!(denial(&judge(&alice, sent.sent_at)).is_some());
+
+    let later = sent.sent_at + LIFE;
+    assert!(matches!(judge(&bob, later), Judged::Asks(None)));
+    let asks = judge(&alice, later);
+    assert!(matches!(asks, Judged::Asks(Some(_))));
+    assert!(matches!(judge(&alice, later), Judged::Waits(_)));
+    assert!(matches!(judge(&bob, later), Judged::Asks(None)));
+}
+
 #[test]
 fn an_event_clears_what_is_known_when_it_begins_and_when_it_ends() {
-    let known = KnownDenials::new(true);
+    let known = remembering();
     let denied = Denied::of(1, Quota::per_day(1));
     let scope = Scope::of("model", 0, &denied.quota);
     let sent = known.departs();
@@ -117,7 +383,7 @@ fn an_event_clears_what_is_known_when_it_begins_and_when_it_ends() {
 
 #[test]
 fn an_older_answer_changes_nothing_unless_the_clock_stepped_back() {
-    let known = KnownDenials::new(true);
+    let known = remembering();
     let denied = Denied::of(1, Quota::per_second(1));
     let full = Denied {
         state: State::full(&denied.quota),
@@ -140,7 +406,7 @@ fn an_older_answer_changes_nothing_unless_the_clock_stepped_back() {
 
 #[test]
 fn no_more_is_remembered_than_there_is_room_for_and_the_oldest_goes_first() {
-    let known = KnownDenials::new(true);
+    let known = remembering();
     let sent = known.departs();
     let keys = 4 * (SETS * WAYS) as u64;
     for key in 0..keys {
@@ -163,10 +429,40 @@ fn no_more_is_remembered_than_there_is_room_for_and_the_oldest_goes_first() {
 }
 
 #[test]
+fn a_full_set_forgets_its_states_in_the_order_in_which_their_calls_left() {
+    let known = remembering();
+    let sent = known.departs();
+    let place =
+        |key: &u64| known.place(Scope::of("model", 0, &Quota::per_day(1)), &Key::from(*key));
+    let first = place(&0);
+    let keys: Vec<_> = (0..)
+        .filter(|key| place(key) == first)
+        .take(WAYS + 2)
+        .collect();
+    let denied: Vec<_> = keys
+        .iter()
+        .map(|key| Denied::of(*key, Quota::per_day(1)))
+        .collect();
+    for (later, denied) in (0..).zip(&denied) {
+        let call = SentCall {
+            sent_at: sent.sent_at + later * MS,
+            ..sent
+        };
+        denied.is_learned(&known, call, NOON);
+    }
+
+    let are_known: Vec<_> = denied
+        .iter()
+        .map(|it| it.is_known(&known, sent.sent_at + 9 * MS))
+        .collect();
+    assert_eq!(are_known, [false, false, true, true, true, true]);
+}
+
+#[test]
 fn ids_long_logs_and_strikes_are_not_remembered_and_nothing_is_if_each_denial_is_asked_for() {
     let log = Quota::per_day(64).using(Algorithm::SlidingLog);
     for (count, expected) in [(65, 0), (64, 1)] {
-        let known = KnownDenials::new(true);
+        let known = remembering();
         let entries = (0..count).map(|n| (NOON.as_micros() - count + n, 1));
         let entries = entries.collect();
         let denied = Denied {
@@ -181,7 +477,7 @@ fn ids_long_logs_and_strikes_are_not_remembered_and_nothing_is_if_each_denial_is
     let ban = Quota::from(Ban::after(2, DAY).lasting(DAY));
     let key = Key::from("alice");
     let ask = |are_kept, quotas: &[&Quota]| {
-        let known = KnownDenials::new(are_kept);
+        let known = KnownDenials::new(are_kept, DEADLINE);
         let charge = |(slot, quota): (u16, &&'_ Quota)| (slot, **quota);
         let quotas: Vec<_> = (0..).zip(quotas).map(charge).collect();
         let charges: Vec<_> = { quotas.iter() }
@@ -216,7 +512,7 @@ fn ids_long_logs_and_strikes_are_not_remembered_and_nothing_is_if_each_denial_is
 
 #[test]
 fn the_states_of_one_request_are_by_one_clock() {
-    let known = KnownDenials::new(true);
+    let known = remembering();
     let quotas = [Quota::per_day(1), Quota::per_hour(1)];
     let key = Key::from("alice");
     let charges = [0_u16, 1].map(|slot| Charge {
@@ -239,9 +535,9 @@ fn the_states_of_one_request_are_by_one_clock() {
             known.learn_from(sent, told, one, &decision, |_| Some(&states[index]));
         }
 
-        let said = known.deny_at(sent.sent_at, &charges, None);
+        let said = known.judge_at(sent.sent_at, &charges, None);
 
-        let verdicts = said.as_ref().map(Decision::verdicts);
+        let verdicts = denial(&said).map(Decision::verdicts);
         assert_eq!(verdicts, is_known.then_some(denied.verdicts()));
     }
 }

@@ -111,7 +111,7 @@ impl Server {
             work: Work::decide(&[charge(quota, cost), charge(&plenty, 1)]),
             names: smallvec![KEY.into(), b"plenty"[..].into()],
             owed: None,
-            event: None,
+            known: None,
         };
         let reply = self.send(&request);
         let Value::BulkString(text) = reply else {
@@ -226,7 +226,7 @@ fn request(quota: &Quota, mode: Mode, costs: &[u64]) -> Request {
         work: Work::decide(&charges),
         names: smallvec![KEY.into(); costs.len()],
         owed: None,
-        event: None,
+        known: None,
     }
 }
 

@@ -223,7 +223,7 @@ impl World {
             work: Work::decide(&[charge]),
             names: [name.clone()].into_iter().collect(),
             owed: None,
-            event: None,
+            known: None,
         }]);
         self.model[&name].snapshot()
     }
@@ -460,7 +460,7 @@ fn a_ban_has_no_part_in_an_amount_in_whatever_mode_it_is_asked() {
                 work: Work::decide(&charges),
                 names: names.into_iter().collect(),
                 owed: None,
-                event: None,
+                known: None,
             };
             world.play(&[request.up_to(1)]);
         }

@@ -19,7 +19,7 @@ pub fn decided(quota: &Quota, reply: Vec<u8>) -> Option<Vec<Option<Decision>>> {
         }]),
         names: smallvec![caller.as_bytes().into()],
         owed: None,
-        event: None,
+        known: None,
     });
     let (plan, call) = Plan::of(&requests);
     let reply = Reply::parse(Value::BulkString(reply))?;

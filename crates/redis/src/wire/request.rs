@@ -8,7 +8,7 @@ use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Once, Quota, Receipt, 
 use super::calendars::{BOUNDS, Calendars};
 use super::numbers::{Words, put};
 use crate::holder::{Caller, PendingRelease, Report};
-use crate::known::OwnEvent;
+use crate::known::KnownPart;
 use crate::name::{Name, Names};
 
 /// A charge that outlives the caller's borrow.
@@ -81,8 +81,8 @@ pub(crate) struct Request {
     pub(crate) names: SmallVec<[Name; 2]>,
     /// The units that leave the books of this process with it, if it is a release.
     pub(crate) owed: Option<PendingRelease>,
-    /// The event that it is to this process, if it changes a budget otherwise than by a decision.
-    pub(crate) event: Option<OwnEvent>,
+    /// Its part in what this process knows of denials, if it has one.
+    pub(crate) known: Option<KnownPart>,
 }
 
 impl Caller {
@@ -128,7 +128,7 @@ impl Request {
             work: Work::Decide(SmallVec::new()),
             names: SmallVec::new(),
             owed: None,
-            event: None,
+            known: None,
         }
     }
 
@@ -138,7 +138,7 @@ impl Request {
             work: Work::Credit(receipt, n),
             names: [name].into_iter().collect(),
             owed: None,
-            event: None,
+            known: None,
         }
     }
 
@@ -150,7 +150,7 @@ impl Request {
             work: Work::Undo(receipts),
             names,
             owed: None,
-            event: None,
+            known: None,
         }
     }
 
@@ -184,7 +184,7 @@ impl Request {
             work: Work::decide(charges),
             names: names.collect(),
             owed: None,
-            event: None,
+            known: None,
         }
     }
 
@@ -195,6 +195,11 @@ impl Request {
             other => other,
         };
         self
+    }
+
+    /// Says whether others wait for its answer.
+    pub(crate) fn has_turn(&self) -> bool {
+        matches!(self.known, Some(KnownPart::Turn(_)))
     }
 
     /// The number of its states that may be long. Those of bans and of ids are not.

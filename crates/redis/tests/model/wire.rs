@@ -55,6 +55,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Nothing is known here, so that none waits for another's answer.
+    #[expect(clippy::unused_self, reason = "the product's requests may have a turn")]
+    pub(crate) fn has_turn(&self) -> bool {
+        false
+    }
+
     pub(crate) fn nothing() -> Self {
         Self {
             work: Work::Decide(SmallVec::new()),

@@ -180,7 +180,7 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
                     work,
                     names: smallvec![KEY.into()],
                     owed: None,
-                    event: None,
+                    known: None,
                 };
                 let (plan, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
                 let reply = Reply::parse(server.call(&call)).unwrap();
@@ -195,7 +195,7 @@ fn a_server_whose_clock_is_days_off_takes_nothing_for_a_calendar() {
             work: Work::Reset(window),
             names: smallvec![KEY.into()],
             owed: None,
-            event: None,
+            known: None,
         };
         let (_, call) = Plan::with(Calendars::at(first + day / 2), [&asked]);
         drop(server.call(&call));

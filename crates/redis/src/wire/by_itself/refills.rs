@@ -72,7 +72,7 @@ fn what_is_taken_beyond_the_furthest_debt_leaves_refills_of_another_limit_as_the
         work,
         names,
         owed: None,
-        event: None,
+        known: None,
     };
     drop(server.send(&asked));
 

@@ -53,7 +53,7 @@ impl World {
             }]),
             names: smallvec![name.into()],
             owed: None,
-            event: None,
+            known: None,
         };
         let mut requests = vec![request(KEY)];
         requests.extend(with_another.then(|| request(b"another")));
@@ -257,7 +257,7 @@ fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
                         work: Work::decide(&vec![charge; names.len()]),
                         names: names.iter().map(|&name| name.into()).collect(),
                         owed: None,
-                        event: None,
+                        known: None,
                     }
                 });
                 let mut outcomes = world.call(&requests).unwrap();

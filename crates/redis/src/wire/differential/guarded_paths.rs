@@ -56,7 +56,7 @@ impl Guarded {
             work: Work::decide(&[charge(&self.quota, 0), charge(&self.ban, 1)]),
             names: names.iter().map(|&name| name.into()).collect(),
             owed: None,
-            event: None,
+            known: None,
         }
     }
 }
@@ -74,7 +74,7 @@ pub(super) fn probe() -> Request {
         work: Work::decide(&[charge]),
         names: [b"third"[..].into()].into_iter().collect(),
         owed: None,
-        event: None,
+        known: None,
     }
 }
 
@@ -377,7 +377,7 @@ fn what_stands_behind_requests_with_bans_in_a_call_is_done() {
             work: Work::Reset(Scope::of("guarded", 0, &ban)),
             names: [KEYS[1].into()].into_iter().collect(),
             owed: None,
-            event: None,
+            known: None,
         });
 
         let left = world.left_by_guarded(&[None, over.clone(), None, over], &requests, 0);

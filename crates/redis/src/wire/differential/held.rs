@@ -60,7 +60,7 @@ impl Wish {
             work,
             names: smallvec![name.as_bytes().into()],
             owed: None,
-            event: None,
+            known: None,
         };
         match self {
             Self::Decide(wanted) => {
@@ -81,7 +81,7 @@ impl Wish {
                         .map(|(_, name, ..)| name.as_bytes().into())
                         .collect(),
                     owed: None,
-                    event: None,
+                    known: None,
                 }
             }
             Self::Release(name, n) => of(Work::Credit(receipt(*n), *n), name),

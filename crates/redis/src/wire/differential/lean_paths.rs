@@ -52,7 +52,7 @@ impl WithId {
                 KEYS[2 * self.id + 1].into(),
             ]),
             owed: None,
-            event: None,
+            known: None,
         }
     }
 }
@@ -80,7 +80,7 @@ impl UpTo {
             work: Work::decide(&[charge]),
             names: SmallVec::from_iter([KEYS[2 * self.caller].into()]),
             owed: None,
-            event: None,
+            known: None,
         };
         request.up_to(self.least)
     }

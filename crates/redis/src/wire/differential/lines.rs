@@ -110,7 +110,7 @@ fn request(quota: &Quota, cost: u64) -> (Request, Key) {
         work: Work::decide(&[charge]),
         names: smallvec![KEY.into()],
         owed: None,
-        event: None,
+        known: None,
     };
     (request, key)
 }
@@ -192,7 +192,7 @@ impl World {
             work,
             names: smallvec![name(self.questions.scopes[family], &Key::from(0_u64))],
             owed: None,
-            event: None,
+            known: None,
         }
     }
 

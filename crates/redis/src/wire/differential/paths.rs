@@ -109,7 +109,7 @@ fn request(quotas: &[Quota], costs: &[u64], mode: Mode, names: &[&[u8]]) -> Requ
         work: Work::decide(&charges),
         names: names.iter().map(|&name| name.into()).collect(),
         owed: None,
-        event: None,
+        known: None,
     }
 }
 

@@ -627,7 +627,7 @@ impl Questions {
                 work,
                 names,
                 owed: None,
-                event: None,
+                known: None,
             };
         }
         let count = match usual {
@@ -657,7 +657,7 @@ impl Questions {
             work: Work::decide(charges),
             names: charges.iter().map(|c| name(c.scope, c.key)).collect(),
             owed: None,
-            event: None,
+            known: None,
         };
         if usual.is_none() && self.flips(4) {
             let largest = charges.iter().map(|charge| charge.quota.capacity()).max();
