@@ -16,45 +16,23 @@
 )]
 
 use std::error::Error;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use tollgate_testkit::{Nginx, Standalone};
 
-const README: &str = include_str!("../../../lua/nginx/README.md");
-
-const LIMITS: &str = "
-[[policies]]
-name = 'api'
-quotas = '1000000/s'
-routes = ['/things/{id}']
-key = { header = 'x-api-key' }
-";
+#[allow(dead_code, reason = "the tests use all of it")]
+#[path = "../tests/nginx/page.rs"]
+mod page;
 
 /// The ways, each with the name in the table.
 const WAYS: [(&str, &str); 3] = [
     ("/nothing/", "no question"),
-    ("/bare/", "a bare `GET` by `lua-nginx-redis`"),
-    ("/things/", "this module"),
+    (page::BARE, "a bare `GET` by `lua-nginx-redis`"),
+    (page::OURS, "this module"),
 ];
-
-const LOCATIONS: &str = r#"location /nothing/ {
-    content_by_lua_block { ngx.print("served") }
-}
-location /bare/ {
-    access_by_lua_block {
-        local connection = require("nginx.redis"):new()
-        connection:set_timeout(10000)
-        assert(connection:connect("127.0.0.1", PORT))
-        assert(connection:get("counter"))
-        assert(connection:set_keepalive(60000, 64))
-    }
-    content_by_lua_block { ngx.print("served") }
-}
-location / {"#;
 
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_secs(1);
@@ -72,7 +50,7 @@ fn main() -> Result<(), Failure> {
         folder.path().join("limits.toml"),
         folder.path().join("nginx.json"),
     );
-    fs::write(&toml, LIMITS)?;
+    fs::write(&toml, page::LIMITS)?;
     // Beside the folder of the examples.
     let program = env::current_exe()?.with_file_name("../tollgate");
     let mut converting = Command::new(program);
@@ -80,7 +58,7 @@ fn main() -> Result<(), Failure> {
     if !converting.arg("--output").arg(&json).status()?.success() {
         return Err("the program does not write the file: cargo build -p tollgate-cli".into());
     }
-    let nginx = Nginx::start_with_lua(&configuration(&json.display().to_string(), redis.port()));
+    let nginx = Nginx::start_with_lua(&page::measured(&json, redis.port()));
     let mut times = [const { Vec::new() }; WAYS.len()];
     for round in 0..=ROUNDS {
         for ((path, _), times) in WAYS.iter().zip(&mut times) {
@@ -103,43 +81,6 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The configuration of the page with one worker, whose answers are made in nginx.
-fn configuration(json: &str, port: u16) -> String {
-    let behind = README
-        .split_once("```nginx\n")
-        .map_or("", |(_, behind)| behind);
-    let mut text = behind
-        .split_once("```")
-        .map_or("", |(example, _)| example)
-        .to_owned();
-    let module = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/nginx");
-    let (locations, port) = (
-        LOCATIONS.replace("PORT", &port.to_string()),
-        format!("port = {port}"),
-    );
-    for (page, word) in [
-        ("/usr/share/tollgate/nginx", module),
-        ("/etc/tollgate/nginx.json", json),
-        ("port = 6379", &port),
-        ("deadline_ms = 250", "deadline_ms = 10000"),
-        ("listen 80;", "listen {listen};"),
-        ("worker_processes 2;", "worker_processes 1;"),
-        (
-            "# The module says once",
-            "access_log off; keepalive_requests 100000000; #",
-        ),
-        (
-            "proxy_pass http://127.0.0.1:8080;",
-            "content_by_lua_block { ngx.print(\"served\") }",
-        ),
-        ("location / {", &locations),
-    ] {
-        assert!(text.contains(page), "the page has {page}");
-        text = text.replace(page, word);
-    }
-    text
-}
-
 /// The time of the worker for each request of a round.
 fn time_us(nginx: &Nginx, path: &str) -> Result<f64, Failure> {
     let before = ticks(nginx.process_id())?;
@@ -157,23 +98,10 @@ fn time_us(nginx: &Nginx, path: &str) -> Result<f64, Failure> {
 }
 
 fn asked(to: SocketAddr, path: &str, caller: usize) -> Result<usize, Failure> {
-    let request = format!(
-        "GET {path}{caller} HTTP/1.1\r\nhost: shop\r\nuser-agent: nginx\r\nx-api-key: caller-{caller}\r\n\r\n"
-    );
-    let mut connection = TcpStream::connect(to)?;
-    connection.set_nodelay(true)?;
-    let (begun, mut count, mut answer) = (Instant::now(), 0, Vec::new());
+    let mut connection = page::connection(to)?;
+    let (begun, mut count) = (Instant::now(), 0);
     while begun.elapsed() < ROUND {
-        connection.write_all(request.as_bytes())?;
-        answer.clear();
-        while !answer.ends_with(b"0\r\n\r\n") {
-            let mut more = [0; 4_096];
-            let length = connection.read(&mut more)?;
-            answer.extend_from_slice(&more[..length]);
-            if length == 0 || !answer.starts_with(b"HTTP/1.1 200") {
-                return Err(String::from_utf8_lossy(&answer).into());
-            }
-        }
+        page::ask(&mut connection, path, caller)?;
         count += 1;
     }
     Ok(count)

@@ -5,7 +5,8 @@ use std::fs;
 use tollgate_testkit::Standalone;
 
 use crate::client::{Answer, Ask, status};
-use crate::served::{Gate, convert, example};
+use crate::page::example;
+use crate::served::{Gate, convert};
 
 fn wait(answer: &Answer) -> u64 {
     answer.field("retry-after")[0].parse().unwrap()

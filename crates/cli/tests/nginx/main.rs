@@ -15,6 +15,7 @@ mod long_fields;
 mod odd;
 mod outages;
 mod pace;
+mod page;
 mod readings;
 mod redirects;
 mod served;

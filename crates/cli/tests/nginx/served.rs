@@ -17,11 +17,7 @@ use tollgate::{BufferBodyLayer, Limiter, RateLimitLayer, RedisBackend};
 use tollgate_testkit::{Nginx, Standalone};
 
 use crate::client::status;
-
-const README: &str = include_str!("../../../../lua/nginx/README.md");
-
-/// The module.
-const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/nginx");
+use crate::page::configuration;
 
 /// A machine that builds beside the test takes its time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,12 +27,6 @@ pub(crate) const PATIENT: (&str, &str) = ("deadline_ms = 250", "deadline_ms = 10
 
 /// The longest body in which keys are looked for, in all of them.
 pub(crate) const BODY_LIMIT: usize = 16 * 1024;
-
-/// The first example of this language in the page about the module.
-pub(crate) fn example(language: &str) -> String {
-    let (_, behind) = README.split_once(&format!("```{language}\n")).unwrap();
-    behind.split_once("```").unwrap().0.to_owned()
-}
 
 /// Requests that reached a service, as their lines.
 #[derive(Clone, Debug, Default)]
@@ -128,30 +118,9 @@ impl Written {
         assert_eq!(convert(&[toml, "--output", json]), (Some(0), String::new()));
     }
 
-    fn json(&self) -> PathBuf {
+    pub(crate) fn json(&self) -> PathBuf {
         self.0.path().join("nginx.json")
     }
-}
-
-/// The configuration of the page, for this file and this Redis. These words are others in it, and some always are.
-pub(crate) fn configuration(
-    written: &Written,
-    redis: &Standalone,
-    words: &[(&str, &str)],
-) -> String {
-    let (json, port) = (written.json(), format!("port = {}", redis.port()));
-    let usual = [
-        ("/usr/share/tollgate/nginx", MODULE),
-        ("/etc/tollgate/nginx.json", json.to_str().unwrap()),
-        ("port = 6379", &port),
-        ("listen 80;", "listen {listen};"),
-    ];
-    let mut text = example("nginx");
-    for (page, test) in usual.iter().chain(words) {
-        assert!(text.contains(page), "the page has {page}");
-        text = text.replace(page, test);
-    }
-    text
 }
 
 impl Gate {
@@ -166,7 +135,7 @@ impl Gate {
         let behind = serve(reached.app()).await.to_string();
         // These words may have the address, too.
         let words = [words, &[("127.0.0.1:8080", &behind)]].concat();
-        let text = configuration(&written, redis, &words);
+        let text = configuration(&written.json(), redis.port(), &words);
         let start = move || Nginx::start_with_lua(&text);
         Self {
             nginx: tokio::task::spawn_blocking(start).await.unwrap(),
