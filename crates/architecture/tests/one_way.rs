@@ -62,6 +62,11 @@ const DOORS: &[Door] = &[
                 1,
                 "each message of a stream that is planned",
             ),
+            (
+                "limiter/src/leasing.rs",
+                4,
+                "the backend of a limiter that leases hands on what its blocks do not decide",
+            ),
         ],
     },
     Door {
@@ -76,6 +81,16 @@ const DOORS: &[Door] = &[
                 "grpc/src/interceptor.rs",
                 1,
                 "the backend of an interceptor hands the question on",
+            ),
+            (
+                "limiter/src/leasing.rs",
+                1,
+                "the backend of a limiter that leases hands the question on",
+            ),
+            (
+                "limiter/src/leasing/asking.rs",
+                1,
+                "a block is asked for beside the requests",
             ),
         ],
     },
@@ -105,6 +120,11 @@ const DOORS: &[Door] = &[
                 1,
                 "the backend of an interceptor hands the debit on",
             ),
+            (
+                "limiter/src/leasing.rs",
+                1,
+                "the backend of a limiter that leases hands the debit on",
+            ),
         ],
     },
     Door {
@@ -130,6 +150,26 @@ const DOORS: &[Door] = &[
                 1,
                 "a stream ends with messages that it was charged for and did not send",
             ),
+            (
+                "limiter/src/leasing.rs",
+                1,
+                "the backend of a limiter that leases hands the credit on",
+            ),
+            (
+                "limiter/src/leasing/asking.rs",
+                2,
+                "a block comes that is more than half of what was left, or for which the limiter is gone",
+            ),
+            (
+                "limiter/src/leasing/pool.rs",
+                2,
+                "a block ends, or all blocks with their limiter",
+            ),
+            (
+                "limiter/src/leasing/reservation.rs",
+                1,
+                "a part of a block that has ended goes back",
+            ),
         ],
     },
     Door {
@@ -144,6 +184,11 @@ const DOORS: &[Door] = &[
                 "grpc/src/interceptor.rs",
                 1,
                 "the backend of an interceptor hands the question on",
+            ),
+            (
+                "limiter/src/leasing.rs",
+                1,
+                "the backend of a limiter that leases hands it on",
             ),
         ],
     },

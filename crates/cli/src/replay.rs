@@ -478,7 +478,7 @@ fn lock(heard: &Mutex<Vec<PolicyDecision>>) -> MutexGuard<'_, Vec<PolicyDecision
 
 fn hear(event: &Event<'_>, names: &[String], heard: &Mutex<Vec<PolicyDecision>>) {
     let is_denied = match event.cause() {
-        Cause::Backend | Cause::Known | Cause::Replayed => {
+        Cause::Backend | Cause::Known | Cause::Leased | Cause::Replayed => {
             event.verdict().is_some_and(tollgate::Verdict::is_denied)
         }
         Cause::Blocked | Cause::Unidentified | Cause::TierUnknown => true,

@@ -36,6 +36,8 @@ pub enum Figure {
     Reclaimed,
     /// A count: decisions that no server was asked for, because their denial was known.
     KnownDenials,
+    /// A count: decisions that this process made by itself, from blocks that it had leased.
+    LeasedDecisions,
     /// Servers of which this process has no connection that answers, so that their callers fail at once: the breaker is open.
     ServersAway,
     /// Keys that are remembered in this process now.
@@ -64,6 +66,7 @@ impl Figure {
             | Self::LostLeases
             | Self::Reclaimed
             | Self::KnownDenials
+            | Self::LeasedDecisions
             | Self::Evicted => true,
             Self::Held | Self::ServersAway | Self::Keys => false,
         }

@@ -61,6 +61,7 @@ mod engine;
 mod error;
 mod figure;
 mod key;
+mod lease;
 mod name;
 mod once;
 mod quota;
@@ -92,6 +93,9 @@ pub use engine::{
 pub use error::{BackendError, FailureKind};
 pub use figure::Figure;
 pub use key::{Key, KeyKind};
+pub use lease::Lease;
+#[doc(hidden)]
+pub use lease::{Blocks, Part};
 pub use name::{MAX_NAME_LEN, is_name};
 pub use once::Once;
 pub use quota::Quota;

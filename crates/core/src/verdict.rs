@@ -248,6 +248,17 @@ impl Verdict {
         }
     }
 
+    /// The verdict on a charge that is a part of the one of this verdict, which was taken. Its receipt gives back what the whole
+    /// charge's would.
+    pub(crate) fn of_part(&self, charge: &Charge<'_>, remaining: u64) -> Self {
+        Self {
+            remaining: remaining.min(self.limit),
+            taken: charge.cost,
+            is_enforced: charge.mode == Mode::Enforce,
+            ..*self
+        }
+    }
+
     /// This verdict, given on a probe, as one on an enforced charge: for a backend that asks again about a request that is denied.
     #[doc(hidden)]
     #[must_use]
@@ -583,7 +594,8 @@ impl Decision {
         self.admitted
     }
 
-    /// True for a denial that followed from what the backend knew already, so that it did not ask its server.
+    /// True for a decision that was made without the backend's server: a denial that followed from what was known already, or an
+    /// admission out of a [leased](crate::Lease) block.
     ///
     /// ```
     /// use tollgate::{Backend, BackendError, Charge};
@@ -591,7 +603,7 @@ impl Decision {
     /// /// In words, for a log.
     /// async fn origin(backend: &dyn Backend, charge: Charge<'_>) -> Result<&'static str, BackendError> {
     ///     let decision = backend.decide(&[charge]).await?;
-    ///     Ok(if decision.is_known() { "known" } else { "asked" })
+    ///     Ok(if decision.is_known() { "from here" } else { "asked" })
     /// }
     /// ```
     #[must_use]
@@ -600,9 +612,11 @@ impl Decision {
         self.known
     }
 
-    /// This decision, as one that was known already.
+    /// This decision, as one that no server was asked for.
+    #[doc(hidden)]
+    #[must_use]
     #[inline]
-    pub(crate) fn known(self) -> Self {
+    pub fn known(self) -> Self {
         Self {
             known: true,
             ..self

@@ -80,6 +80,14 @@ pub enum ConfigError {
         /// The reason.
         reason: &'static str,
     },
+    /// The budgets of the policy cannot be leased.
+    #[error("policy {policy:?}: lease: {reason}")]
+    Lease {
+        /// The policy's name.
+        policy: String,
+        /// The reason.
+        reason: String,
+    },
     /// The ban of a policy makes no sense, or what belongs to a ban stands on a policy without one.
     #[error("policy {policy:?}: ban: {reason}")]
     Ban {

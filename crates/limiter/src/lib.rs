@@ -12,6 +12,7 @@ mod client;
 pub mod config;
 mod error;
 pub mod key;
+mod leasing;
 mod limiter;
 mod literal;
 mod matching;
@@ -26,8 +27,8 @@ pub mod transport;
 
 pub use tollgate_core::{
     Algorithm, Answer, Backend, BackendError, Ban, Charge, Concurrent, Decision, FailureKind, Key,
-    KeyKind, Mode, Once, Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope,
-    Unit, Verdict,
+    KeyKind, Lease, Mode, Once, Outcome, ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter,
+    Scope, Unit, Verdict,
 };
 
 pub use self::client::{ClientAddress, Hops, NetworkList, Networks, TrustedProxies};

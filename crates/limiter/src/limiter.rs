@@ -77,6 +77,7 @@ use self::switches::Switches;
 use self::terms::Terms;
 
 use crate::attachments::Attachments;
+use crate::leasing::LeasingBackend;
 use crate::literal::literal;
 use crate::sync::ArcSwap;
 use crate::{Concurrent, ConfigError, Key, Policy, Quota, RequestView};
@@ -119,6 +120,8 @@ struct Inner {
     /// `None` if the limiter does not shed requests under pressure.
     shedder: Option<Shedder>,
     backend: Arc<dyn Backend>,
+    /// The backend again, if budgets can be leased from it.
+    leasing: Option<Arc<LeasingBackend>>,
     local: Arc<LocalBudgets>,
     line: Line,
     places: Arc<Places>,
@@ -524,6 +527,9 @@ impl Limiter {
         if snapshot.follows_responses {
             self.0.follows_responses.store(true, Ordering::Relaxed);
         }
+        if let Some(leasing) = &self.0.leasing {
+            leasing.lease(&snapshot.policies);
+        }
         self.0.snapshot.store(Arc::new(snapshot));
         self.0.generation.fetch_add(1, Ordering::Release);
     }
@@ -589,14 +595,18 @@ impl Limiter {
         RequestView::of_parts(parts).trusting(&self.0.terms.client)
     }
 
-    /// Refuses a policy of a handler that needs more than the backend can, or than the transport can.
+    /// Takes in a policy of a handler, unless it needs more than the backend can, or than the transport can.
     ///
     /// # Errors
     ///
     /// With the reason.
     #[doc(hidden)]
     pub fn check_fit(&self, policy: &Policy) -> Result<(), ConfigError> {
-        self.0.terms.check_fit(policy)
+        self.0.terms.check_fit(policy)?;
+        if let Some(leasing) = &self.0.leasing {
+            leasing.lease_for_handler(policy);
+        }
+        Ok(())
     }
 
     /// True if both are one limiter.
@@ -678,8 +688,12 @@ impl Limiter {
         terms: Terms,
         shedder: Option<Shedder>,
         backend: Arc<dyn Backend>,
+        leasing: Option<Arc<LeasingBackend>>,
         observers: Observers,
     ) -> Self {
+        if let Some(leasing) = &leasing {
+            leasing.lease(&policies.policies);
+        }
         let (local, places): (Arc<LocalBudgets>, Arc<Places>) = Default::default();
         let observers = Arc::new(observers);
         let settlement = Settlement {
@@ -696,6 +710,7 @@ impl Limiter {
             terms,
             shedder,
             backend,
+            leasing,
             local,
             line: Line::default(),
             places,

@@ -10,6 +10,7 @@ mod failure;
 mod grpc;
 mod host;
 mod label;
+mod lease;
 mod limit;
 mod lists;
 mod lookup;
@@ -25,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Capabilities, Capability};
+use tollgate_core::{Capabilities, Capability, Lease};
 
 use self::answer_cache::AnswerCache;
 pub(crate) use self::answer_cache::{Entitlement, FoundEntitlement, Tier, UnknownEntitlement};
@@ -100,6 +101,7 @@ pub struct Policy {
     ban: Option<Box<PolicyBan>>,
     answer_banned: Option<Block>,
     pub(crate) once: Option<PolicyOnce>,
+    pub(crate) lease: Option<Lease>,
     strike_if: Option<Arc<CountIf>>,
     pub(crate) messages: Option<Messages>,
     /// True if a request under it may wait, in whatever tier it is. Nothing, until the limiter is built: each request asks.
@@ -202,6 +204,7 @@ impl Policy {
             ban: None,
             answer_banned: None,
             once: None,
+            lease: None,
             strike_if: None,
             messages: None,
             shadow: false,
@@ -456,6 +459,9 @@ impl Policy {
         }
         if self.once.is_some() {
             needed = needed.with(Capability::Once);
+        }
+        if self.lease.is_some() {
+            needed = needed.with(Capability::UpTo);
         }
         needed
     }

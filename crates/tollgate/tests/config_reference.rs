@@ -26,8 +26,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tollgate::config::{
     BanConfig, BlockConfig, ClassesConfig, ClientAddressConfig, DirectionConfig, KeyConfig,
-    LimiterConfig, MessagesConfig, OnceConfig, PolicyConfig, ProxiesConfig, Registry, ShedConfig,
-    SignalConfig, TiersConfig,
+    LeaseConfig, LimiterConfig, MessagesConfig, OnceConfig, PolicyConfig, ProxiesConfig, Registry,
+    ShedConfig, SignalConfig, TiersConfig,
 };
 use tollgate::key::{self, KeyList};
 use tollgate::{
@@ -87,6 +87,7 @@ enum Place {
     BlockKeys,
     Ban,
     Once,
+    Lease,
     PerMessage,
 }
 
@@ -124,6 +125,9 @@ impl Place {
             Self::Once => {
                 policy.insert("once".into(), nested(""));
             }
+            Self::Lease => {
+                policy.insert("lease".into(), nested("up_to = 5"));
+            }
             Self::PerMessage => {
                 policy.insert("per_message".into(), nested("of = 'received'"));
             }
@@ -151,6 +155,7 @@ impl Place {
             Self::BlockKeys => &mut policy["block_keys"],
             Self::Ban => &mut policy["ban"],
             Self::Once => &mut policy["once"],
+            Self::Lease => &mut policy["lease"],
             Self::PerMessage => &mut policy["per_message"],
         };
         table.as_table_mut().unwrap().remove(key).unwrap();
@@ -312,6 +317,7 @@ fn each_key_that_the_code_reads_has_a_row_a_line_that_builds_and_its_default() {
     hold_keys::<BlockConfig>("## `[policies.block_keys]`", Place::BlockKeys);
     hold_keys::<BanConfig>("## `[policies.ban]`", Place::Ban);
     hold_keys::<OnceConfig>("## `[policies.once]`", Place::Once);
+    hold_keys::<LeaseConfig>("## `[policies.lease]`", Place::Lease);
     hold_keys::<MessagesConfig>("## `[policies.per_message]`", Place::PerMessage);
 }
 

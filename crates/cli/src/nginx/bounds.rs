@@ -153,6 +153,7 @@ fn reasons(policy: &PolicyConfig) -> Vec<(&'static str, String)> {
         "nginx keeps no shares for classes",
     );
     add("once", policy.once.is_some(), "nginx does not remember ids");
+    add("lease", policy.lease.is_some(), "nginx leases nothing");
     let tiers = policy.tiers.as_ref();
     let are_registered = tiers.is_some_and(|tiers| matches!(tiers.by, TierSource::Registered(_)));
     add("tiers", are_registered, IN_THE_SERVICE);

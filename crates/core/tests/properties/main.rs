@@ -23,6 +23,7 @@ mod extremes;
 mod grants;
 mod ids;
 mod known;
+mod leases;
 mod numbers;
 mod pitfalls;
 mod places;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 
 use super::lists::apart;
-use super::{CostConfig, EntryConfig, KeyConfig, PolicyConfig, Registry, refused};
+use super::{CostConfig, EntryConfig, KeyConfig, LeaseConfig, PolicyConfig, Registry, refused};
 use crate::key::KeyList;
 use crate::policy::Cost;
 use crate::{Block, ClientAddress, ConfigError, Messages, Networks, Policy};
@@ -64,6 +64,7 @@ impl PolicyConfig {
         if let Some(once) = &self.once {
             policy = once.build(policy, registry)?;
         }
+        policy.lease = self.lease.map(LeaseConfig::build);
         if self.exempt_preflights {
             policy = policy.exempt_preflights();
         }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BanConfig, BlockConfig, ClassesConfig, EntryConfig, KeyConfig, MessagesConfig, OnceConfig,
-    QuotasConfig, TiersConfig, is_default,
+    BanConfig, BlockConfig, ClassesConfig, EntryConfig, KeyConfig, LeaseConfig, MessagesConfig,
+    OnceConfig, QuotasConfig, TiersConfig, is_default,
 };
 use crate::{OnFailure, OnMissing};
 
@@ -79,6 +79,9 @@ pub struct PolicyConfig {
     /// The terms by which requests with an id are charged once: see [`Policy::once_by`](crate::Policy::once_by).
     #[serde(default, skip_serializing_if = "is_default")]
     pub once: Option<OnceConfig>,
+    /// The terms by which a process leases blocks of the budgets: see [`Policy::lease`](crate::Policy::lease).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub lease: Option<LeaseConfig>,
     /// Other quotas for some identities.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tiers: Option<TiersConfig>,

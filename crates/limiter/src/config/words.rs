@@ -94,6 +94,7 @@ const FIELDS: &[&str] = &[
     "outcome",
     "ban",
     "once",
+    "lease",
     "tiers",
     "classes",
     "exempt_keys",

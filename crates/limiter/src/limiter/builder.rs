@@ -16,6 +16,7 @@ use super::shedding::{CheckedShedding, Shedding, SheddingTerms};
 use super::snapshot::Snapshot;
 use super::terms::Terms;
 use crate::key::{KeyExtractor, Source};
+use crate::leasing::LeasingBackend;
 use crate::{ClientAddress, ConfigError, Policy, Pressure};
 
 /// Collects the parts of a [`Limiter`].
@@ -396,7 +397,15 @@ impl LimiterBuilder {
         #[cfg(feature = "metrics")]
         let observers = observers.metered(self.is_metered.then(Meters::default));
         observers.expect(Some(&policies.policies));
-        Ok(Limiter::new(policies, terms, shedder, backend, observers))
+        // A backend in this process has nothing to lease.
+        let leasing = backend
+            .place()
+            .is_some()
+            .then(|| Arc::new(LeasingBackend::around(Arc::clone(&backend))));
+        let backend = leasing.clone().map_or(backend, |leasing| leasing as _);
+        Ok(Limiter::new(
+            policies, terms, shedder, backend, leasing, observers,
+        ))
     }
 }
 

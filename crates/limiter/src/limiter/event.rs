@@ -15,7 +15,7 @@ use crate::request::Dialect;
 /// /// The labels of a metric. Never the key: identities are secrets, and there are too many.
 /// fn labels(event: &Event<'_>) -> (String, &'static str, &'static str) {
 ///     let result = match event.cause() {
-///         Cause::Backend | Cause::Known | Cause::Local => match event.verdict() {
+///         Cause::Backend | Cause::Known | Cause::Leased | Cause::Local => match event.verdict() {
 ///             Some(verdict) if verdict.is_denied() => "denied",
 ///             _ => "allowed",
 ///         },
@@ -78,7 +78,11 @@ impl Cause {
     #[inline(always)]
     pub(super) fn of(decision: &Decision) -> Self {
         if decision.is_known() {
-            Self::Known
+            if decision.is_admitted() {
+                Self::Leased
+            } else {
+                Self::Known
+            }
         } else {
             Self::Backend
         }
@@ -124,6 +128,8 @@ pub enum Cause {
     /// The backend knew that it could only deny, and did not ask its server: see the [verdict](Event::verdict), and
     /// [`Decision::is_known`](crate::Decision::is_known).
     Known,
+    /// A block decided that this process had [leased](crate::Lease): see the [verdict](Event::verdict).
+    Leased,
     /// The backend failed, and a budget of this process decided: see the [verdict](Event::verdict).
     Local,
     /// The backend failed, and the request passes.

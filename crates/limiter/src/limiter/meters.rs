@@ -140,6 +140,11 @@ fn metric_of(figure: Figure) -> Option<Metric> {
             Unit::Count,
             "Decisions that no server was asked for, because their denial was known.",
         ),
+        Figure::LeasedDecisions => (
+            "rate_limiting_leased_decisions_total",
+            Unit::Count,
+            "Decisions that this process made by itself, from blocks that it had leased.",
+        ),
         Figure::ServersAway => (
             "rate_limiting_servers_away",
             Unit::Count,
@@ -475,7 +480,7 @@ fn tell_sole(
     cause: Cause,
 ) {
     let tally = match cause {
-        Cause::Backend | Cause::Known => Tally::of_verdict(verdict, false),
+        Cause::Backend | Cause::Known | Cause::Leased => Tally::of_verdict(verdict, false),
         _ => Tally::of_cause(cause).unwrap_or(Tally::of_verdict(verdict, false).by(cause)),
     };
     let (name, weight) = (

@@ -83,7 +83,7 @@ impl Tally {
             Cause::Left => Some(Self::Left),
             Cause::Replayed => Some(Self::Replayed),
             Cause::Unasked => Some(Self::Unasked),
-            Cause::Backend | Cause::Known | Cause::Local | Cause::NoPlace => None,
+            Cause::Backend | Cause::Known | Cause::Leased | Cause::Local | Cause::NoPlace => None,
             Cause::Settled | Cause::Released | Cause::Credited | Cause::Debited => None,
         }
     }

@@ -69,6 +69,12 @@ impl Terms {
                 capability,
             });
         }
+        if let Some(reason) = policy.misfit_of_lease() {
+            return Err(ConfigError::Lease {
+                policy: policy.name().into(),
+                reason,
+            });
+        }
         if policy.once.is_some() {
             let reason = if policy.waits() {
                 "its quotas let requests wait for their turn, and a retry would not"

@@ -364,7 +364,7 @@ impl Policy {
     }
 
     /// The quotas of all tiers.
-    fn quotas(&self) -> impl Iterator<Item = &Quota> {
+    pub(super) fn quotas(&self) -> impl Iterator<Item = &Quota> {
         let tiers = self.tiers.iter().flat_map(|tiers| tiers.limits());
         let limits = self.limits.iter().chain(tiers.map(|(_, limit)| limit));
         limits.map(|limit| &limit.quota)

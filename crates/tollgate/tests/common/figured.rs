@@ -39,6 +39,7 @@ impl Backend for Figured {
             Figure::LostLeases,
             Figure::Reclaimed,
             Figure::KnownDenials,
+            Figure::LeasedDecisions,
             Figure::ServersAway,
             Figure::Keys,
             Figure::Evicted,

@@ -182,7 +182,7 @@ impl Limiter {
         })
     }
 
-    /// The backend is well: local budgets stand still. A denial that it knew says nothing of its server.
+    /// The backend is well: local budgets stand still. A decision without its server says nothing of that.
     #[inline]
     fn backend_answered(&self, decision: &Decision) {
         if self.0.health.is_failing() && !decision.is_known() {

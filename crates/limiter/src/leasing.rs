@@ -1,0 +1,215 @@
+//! Leases in front of a shared backend: this process takes blocks of its callers' budgets, and spends them by itself.
+//!
+//! A request whose blocks have enough is decided here, and all others are decided by the backend as ever: no request ever waits for
+//! a block. Blocks are asked for beside the requests, before they are needed, and what is left of one at its end is credited. So a
+//! request with leased and other charges stays all or nothing: its parts of blocks are put back if the backend denies the others.
+
+mod asking;
+mod pool;
+mod reservation;
+mod shelves;
+mod terms;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, Key, Part, Receipt, Scope,
+};
+
+use self::asking::ask;
+use self::pool::{Pool, Told};
+use self::reservation::Reservation;
+use self::shelves::Place;
+use self::terms::LeaseTerms;
+use crate::Policy;
+use crate::sync::ArcSwap;
+
+/// A shared backend whose budgets this process leases, by the terms of its policies.
+pub(crate) struct LeasingBackend {
+    pool: Arc<Pool>,
+    terms: ArcSwap<LeaseTerms>,
+    /// The number of calls that were decided here.
+    decided: AtomicU64,
+}
+
+/// The outcome of a charge at the blocks of this process.
+enum Spending {
+    /// A block had enough.
+    Spent(Place, Part),
+    /// No block had enough, and the blocks are told what the backend decides.
+    Short(Place),
+    /// The charge is not leased.
+    Unleased,
+}
+
+impl LeasingBackend {
+    pub(crate) fn around(backend: Arc<dyn Backend>) -> Self {
+        Self {
+            pool: Pool::of(backend),
+            terms: ArcSwap::default(),
+            decided: AtomicU64::new(0),
+        }
+    }
+
+    /// From now on the budgets of these policies are leased, and those of handlers.
+    pub(crate) fn lease(&self, policies: &[Arc<Policy>]) {
+        let policies = || policies.iter().map(|policy| &**policy);
+        self.terms.rcu(|terms| terms.replaced(policies()));
+    }
+
+    /// The budgets of this policy of a handler are leased as well, whatever becomes of the others.
+    pub(crate) fn lease_for_handler(&self, policy: &Policy) {
+        if policy.lease.is_some() {
+            self.terms.rcu(|terms| terms.with_handler(policy));
+        }
+    }
+
+    /// Spends a charge from a block, and asks for the next one if it is time.
+    #[inline]
+    fn spend(&self, terms: &LeaseTerms, charge: &Charge<'_>) -> Spending {
+        let Some(lease) = terms.for_charge(charge) else {
+            return Spending::Unleased;
+        };
+        let pool = &self.pool;
+        let now_us = pool.now_us();
+        let place = pool.shelves.place(charge.scope, charge.key);
+        let mut shelf = pool.shelves.shelf(place);
+        let Some(blocks) = shelf.blocks(place, charge, lease, now_us) else {
+            return Spending::Unleased;
+        };
+        let part = blocks.spend(charge, now_us);
+        let asked = blocks.to_ask(now_us);
+        drop(shelf);
+        if let Some((number, amount)) = asked {
+            ask(pool, charge, place, number, amount);
+        }
+        part.map_or(Spending::Short(place), |part| Spending::Spent(place, part))
+    }
+
+    /// Decides a call of one charge.
+    fn decide_one(&self, terms: &LeaseTerms, charge: &Charge<'_>) -> Answer<Decision> {
+        let backend = &self.pool.backend;
+        match self.spend(terms, charge) {
+            Spending::Spent(_, part) => {
+                self.decided.fetch_add(1, Ordering::Relaxed);
+                Answer::now(Ok(Decision::new(part.at, true, [part.verdict]).known()))
+            }
+            Spending::Short(place) => {
+                let (pool, told) = (Arc::clone(&self.pool), Told { place, position: 0 });
+                backend.decide(&[*charge]).map(move |answer| {
+                    let decision = answer?;
+                    pool.tell(&[told], &decision);
+                    Ok(decision)
+                })
+            }
+            Spending::Unleased => backend.decide(&[*charge]),
+        }
+    }
+
+    /// Decides a call of which several charges may be leased.
+    fn decide_several(&self, terms: &LeaseTerms, charges: &[Charge<'_>]) -> Answer<Decision> {
+        let mut reserved = Reservation::new(&self.pool);
+        let mut told: SmallVec<[Told; 1]> = SmallVec::new();
+        let mut others: SmallVec<[Charge<'_>; 4]> = SmallVec::new();
+        for charge in charges {
+            match self.spend(terms, charge) {
+                Spending::Spent(place, part) => {
+                    reserved.keep(charge, place, part);
+                    continue;
+                }
+                Spending::Short(place) => told.push(Told {
+                    place,
+                    position: others.len(),
+                }),
+                Spending::Unleased => {}
+            }
+            reserved.leave();
+            others.push(*charge);
+        }
+        if others.is_empty() {
+            self.decided.fetch_add(1, Ordering::Relaxed);
+            return Answer::now(Ok(reserved.admitted()));
+        }
+        let pool = Arc::clone(&self.pool);
+        self.pool.backend.decide(&others).map(move |answer| {
+            let decision = answer?;
+            pool.tell(&told, &decision);
+            Ok(reserved.joined(&decision))
+        })
+    }
+}
+
+impl Drop for LeasingBackend {
+    /// Gives back all blocks, and those that are still to come.
+    fn drop(&mut self) {
+        self.pool.is_over.store(true, Ordering::Release);
+        self.pool.give_back_all();
+    }
+}
+
+impl Backend for LeasingBackend {
+    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        let terms = self.terms.load();
+        match charges {
+            [charge] => self.decide_one(&terms, charge),
+            _ if charges
+                .iter()
+                .any(|charge| terms.for_charge(charge).is_some()) =>
+            {
+                self.decide_several(&terms, charges)
+            }
+            _ => self.pool.backend.decide(charges),
+        }
+    }
+
+    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
+        self.pool.backend.decide_up_to(charges, at_least)
+    }
+
+    fn credit(&self, receipt: Receipt, n: u64) {
+        self.pool.backend.credit(receipt, n);
+    }
+
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.pool.backend.debit(receipt, n);
+    }
+
+    /// Forgets the blocks as well. They are not credited, since their units are of a budget that is full again.
+    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
+        self.pool.shelves.forget(scope, key);
+        self.pool.backend.reset(scope, key)
+    }
+
+    fn assume(&self, charge: &Charge<'_>) -> bool {
+        self.pool.backend.assume(charge)
+    }
+
+    fn bans(&self, scope: Scope) -> Answer<BanList> {
+        self.pool.backend.bans(scope)
+    }
+
+    fn place(&self) -> Option<String> {
+        self.pool.backend.place()
+    }
+
+    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
+        tell(
+            Figure::LeasedDecisions,
+            self.decided.load(Ordering::Relaxed),
+        );
+        self.pool.backend.figures(tell);
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.pool.backend.capabilities()
+    }
+}
+
+impl fmt::Debug for LeasingBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pool.fmt(f)
+    }
+}

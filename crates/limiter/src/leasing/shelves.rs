@@ -1,0 +1,155 @@
+//! The blocks of all budgets, by scope and key, in as many shelves as keep threads out of each other's way.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_core::{Blocks, Charge, Key, Lease, Receipt, Scope};
+
+use crate::sync::{Mutex, MutexGuard};
+
+const SHELVES: usize = 64;
+
+/// The budgets of one shelf. 65,536 in all, of some 400 bytes each: callers with fewer than a few requests in a lease's time stand
+/// here too, until their time is over, and need no block.
+const MOST: usize = 1_024;
+
+/// The questions of one owner of blocks, so that no other has their numbers.
+const QUESTIONS: u64 = 1 << 32;
+
+/// The place of a budget: a hash of its scope and key with secrets of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place(u64);
+
+pub(super) struct Shelves {
+    shelves: Box<[Mutex<Shelf>]>,
+    hashing: RandomState,
+    owners: AtomicU64,
+}
+
+#[derive(Default)]
+pub(super) struct Shelf {
+    by_place: HashMap<Place, Blocks, BuildHasherDefault<PlaceHasher>>,
+    first_number: u64,
+    /// Idle budgets are looked for no sooner than this.
+    full_until_us: u64,
+}
+
+/// Hashes what is a hash already.
+#[derive(Default)]
+pub(super) struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {}
+
+    fn write_u64(&mut self, place: u64) {
+        self.0 = place;
+    }
+}
+
+impl Shelves {
+    pub(super) fn new() -> Self {
+        Self {
+            shelves: (0..SHELVES).map(|_| Mutex::default()).collect(),
+            hashing: RandomState::new(),
+            owners: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn place(&self, scope: Scope, key: &Key) -> Place {
+        Place(self.hashing.hash_one((scope.number(), key)))
+    }
+
+    #[inline]
+    pub(super) fn shelf(&self, place: Place) -> MutexGuard<'_, Shelf> {
+        #[expect(clippy::cast_possible_truncation, reason = "the lower bits are enough")]
+        let shelf = place.0 as usize % SHELVES;
+        let mut shelf = lock(&self.shelves[shelf]);
+        if shelf.first_number == 0 {
+            shelf.first_number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        shelf
+    }
+
+    /// Forgets the blocks of a budget.
+    pub(super) fn forget(&self, scope: Scope, key: &Key) {
+        let place = self.place(scope, key);
+        let mut shelf = self.shelf(place);
+        if shelf
+            .find(place)
+            .is_some_and(|blocks| blocks.are_of(scope, key))
+        {
+            shelf.by_place.remove(&place);
+        }
+    }
+
+    /// What is left of all blocks.
+    pub(super) fn take_all(&self) -> Vec<(Receipt, u64)> {
+        let mut rests = Vec::new();
+        for shelf in &self.shelves {
+            for (_, mut blocks) in lock(shelf).by_place.drain() {
+                rests.extend(blocks.take_all());
+            }
+        }
+        rests
+    }
+}
+
+impl Shelf {
+    /// The blocks of this charge's budget, which may be none so far. `None` if the shelf is full, or if the quota of the charge
+    /// cannot be leased.
+    pub(super) fn blocks(
+        &mut self,
+        place: Place,
+        charge: &Charge<'_>,
+        lease: &Lease,
+        now_us: u64,
+    ) -> Option<&mut Blocks> {
+        let is_new = match self.by_place.get(&place) {
+            None => true,
+            Some(blocks) => !blocks.are_for(charge) && blocks.are_idle(now_us),
+        };
+        if is_new {
+            self.add(place, charge, lease, now_us)?;
+        }
+        let blocks = self.by_place.get_mut(&place)?;
+        blocks.are_for(charge).then_some(blocks)
+    }
+
+    #[cold]
+    fn add(&mut self, place: Place, charge: &Charge<'_>, lease: &Lease, now_us: u64) -> Option<()> {
+        if lease.misfit(charge.quota).is_some() {
+            return None;
+        }
+        if self.by_place.len() >= MOST && !self.by_place.contains_key(&place) {
+            if now_us < self.full_until_us {
+                return None;
+            }
+            self.by_place.retain(|_, blocks| !blocks.are_idle(now_us));
+            let time_us = u64::try_from(lease.time().as_micros()).unwrap_or(u64::MAX);
+            self.full_until_us = now_us.saturating_add(time_us);
+            if self.by_place.len() >= MOST {
+                return None;
+            }
+        }
+        self.first_number = self.first_number.wrapping_add(QUESTIONS);
+        let blocks = Blocks::new(charge, lease, now_us, self.first_number);
+        self.by_place.insert(place, blocks);
+        Some(())
+    }
+
+    /// The blocks at this place, if there are some.
+    pub(super) fn find(&mut self, place: Place) -> Option<&mut Blocks> {
+        self.by_place.get_mut(&place)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
