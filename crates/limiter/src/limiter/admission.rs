@@ -227,7 +227,12 @@ impl Limiter {
         let Some(Ok(decision)) = answer.peek() else {
             return self.wait_or_rule(entries, answer, conclude);
         };
-        self.hear(entries, decision, Cause::of(decision));
+        if decision.is_known() {
+            self.hear_known(entries, decision);
+        } else {
+            // A cause that the compiler knows.
+            self.hear(entries, decision, Cause::Backend);
+        }
         Admission::Ruled(conclude(Ruling::of(self, entries, decision, false, 0)))
     }
 

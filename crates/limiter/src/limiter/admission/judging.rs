@@ -41,6 +41,12 @@ impl Limiter {
         observers.decided(entries, decision, origin);
     }
 
+    /// The same of a decision that no server was asked for.
+    #[inline(never)]
+    pub(super) fn hear_known(&self, entries: Entries<'_>, decision: &Decision) {
+        self.hear(entries, decision, Cause::of(decision));
+    }
+
     /// The backend's decision about the quotas for which `is_part` holds.
     pub(super) fn hear_part(
         &self,
