@@ -24,9 +24,10 @@ pub struct Blocks {
     scope: Scope,
     key: Key,
     quota: Quota,
+    lease: Lease,
     blocks: SmallVec<[Block; 2]>,
     demand: Demand,
-    /// The time of a lease.
+    /// The time of the lease.
     time_us: u64,
     /// The time from a question to its answer, as it was last.
     lag_us: u64,
@@ -75,6 +76,7 @@ impl Blocks {
             scope: charge.scope,
             key: charge.key.compact_clone(),
             quota: *charge.quota,
+            lease: *lease,
             blocks: SmallVec::new(),
             demand: Demand::new(lease.time_us(), most, now_us),
             time_us: lease.time_us(),
@@ -92,11 +94,11 @@ impl Blocks {
         self.scope == scope && self.key == *key
     }
 
-    /// Says whether charges of this one's quota are spent from them.
+    /// Says whether charges of this one's quota are spent from them, by these terms.
     #[must_use]
     #[inline]
-    pub fn are_for(&self, charge: &Charge<'_>) -> bool {
-        self.are_of(charge.scope, charge.key) && self.quota == *charge.quota
+    pub fn are_for(&self, charge: &Charge<'_>, lease: &Lease) -> bool {
+        self.are_of(charge.scope, charge.key) && self.quota == *charge.quota && self.lease == *lease
     }
 
     /// Spends what a charge of the budget costs, at once; `None` if no block has as much, so that the backend decides. Either way

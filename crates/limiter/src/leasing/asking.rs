@@ -13,6 +13,8 @@ use super::shelves::Place;
 /// Asks the backend for a block of the budget of this charge, in a task of its own, which gives back what is left of it at its end.
 #[cold]
 pub(super) fn ask(pool: &Arc<Pool>, charge: &Charge<'_>, place: Place, number: u64, amount: u64) {
+    // The task of an earlier block does this, unless its runtime has no timer or has ended.
+    pool.give_back_ended(place);
     let asking = Asking::new(pool, charge, place, number);
     let Ok(runtime) = Handle::try_current() else {
         // A question that is dropped has failed.

@@ -113,13 +113,13 @@ impl Shelf {
     ) -> Option<&mut Blocks> {
         let is_new = match self.by_place.get(&place) {
             None => true,
-            Some(blocks) => !blocks.are_for(charge) && blocks.are_idle(now_us),
+            Some(blocks) => !blocks.are_for(charge, lease) && blocks.are_idle(now_us),
         };
         if is_new {
             self.add(place, charge, lease, now_us)?;
         }
         let blocks = self.by_place.get_mut(&place)?;
-        blocks.are_for(charge).then_some(blocks)
+        blocks.are_for(charge, lease).then_some(blocks)
     }
 
     #[cold]
@@ -152,4 +152,41 @@ impl Shelf {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Mode, Quota};
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_callers_fills_the_shelves_and_leaves_room_once_it_is_over() {
+        let (shelves, lease) = (Shelves::new(), Lease::up_to(100));
+        let quota = Quota::per_second(1_000);
+        let comes = |caller: u64, now_us: u64| {
+            let key = Key::from(caller);
+            let charge = Charge {
+                scope: Scope::of("flooded", 0, &quota),
+                quota: &quota,
+                key: &key,
+                cost: 1,
+                mode: Mode::Enforce,
+            };
+            let place = shelves.place(charge.scope, &key);
+            let mut shelf = shelves.shelf(place);
+            shelf.blocks(place, &charge, &lease, now_us).is_some()
+        };
+        let stand = |now_us| (0..100_000).filter(|caller| comes(*caller, now_us)).count();
+
+        // Each shelf gets its share of the callers, and more than it has room for.
+        assert_eq!(stand(0), SHELVES * MOST);
+        assert!(!comes(1_000_000, 99_999));
+        assert!(comes(1_000_000, 200_000));
+        let budgets = shelves
+            .shelves
+            .iter()
+            .map(|shelf| lock(shelf).by_place.len());
+        assert!(budgets.sum::<usize>() <= SHELVES * MOST);
+    }
 }

@@ -217,6 +217,23 @@ async fn policies_that_are_replaced_are_leased_by_the_new_terms() {
     assert_eq!((far.decisions(), far.blocks()), (100, 0));
 }
 
+/// The budgets of a hot key are not spent by terms that are gone.
+#[tokio::test(start_paused = true)]
+async fn terms_that_are_replaced_hold_from_the_end_of_the_present_blocks_on() {
+    let far = Far::new();
+    let limiter = far.process([api()]);
+    ask_for(&limiter, 300).await;
+    limiter
+        .replace([Policy::new("api", ROOMY).lease(Lease::up_to(4))])
+        .unwrap();
+    ask_for(&limiter, 300).await;
+    let _before = far.blocks();
+    // Four units last for four milliseconds, less the part of a block that is asked for early.
+    ask_for(&limiter, 400).await;
+    let blocks = far.blocks();
+    assert!((50..=400).contains(&blocks), "{blocks}");
+}
+
 /// A backend in this process has nothing to lease.
 #[tokio::test(start_paused = true)]
 async fn a_backend_in_memory_decides_as_ever() {
