@@ -6,6 +6,8 @@
 //!
 //! Two processes share a budget of 30,000. Each takes blocks of it, spends them by itself, and gives back what is left.
 
+#![expect(clippy::print_stdout, reason = "a program that tells what it does")]
+
 use std::env;
 use std::error::Error;
 use std::time::Duration;

@@ -433,12 +433,13 @@ async fn each_figure_of_the_backend_has_its_own_metric() {
         "lost_leases_total",
         "reclaimed_units_total",
         "known_denials_total",
+        "leased_decisions_total",
         "servers_away",
         "keys",
         "evicted_keys_total",
     ];
     let values = names.map(|name| value(&page, &format!("rate_limiting_{name}")));
-    let expected: [_; 12] = std::array::from_fn(|n| Some(101.0 + n as f64));
+    let expected: [_; 13] = std::array::from_fn(|n| Some(101.0 + n as f64));
     assert_eq!(values, expected);
 }
 

@@ -301,14 +301,19 @@ async fn a_request_through_the_layer_leaves_its_decision_on_its_span() {
     use std::convert::Infallible;
 
     use http::{Request, Response};
-    use tollgate::{OnFailure, RateLimitLayer};
+    use tollgate::{OnFailure, RateLimitLayer, RedisBackend};
     use tollgate_testkit::Standalone;
     use tower::{Layer as _, ServiceExt, service_fn};
     use tracing::Instrument;
 
     // given
     let server = Standalone::start();
-    let backend = common::in_redis(&server.url()).await;
+    // A known denial would be told as such while the server is away.
+    let backend = RedisBackend::builder(&server.url()).ask_every_denial();
+    let backend = backend
+        .connect_deadline(common::PATIENT)
+        .deadline(common::PATIENT);
+    let backend = backend.connect().await.unwrap();
     let open = Policy::new("open", Quota::per_day(1)).key(Header::new("x-open"));
     let open = open.on_missing(tollgate::OnMissing::Pass);
     let closed = Policy::new("closed", Quota::per_day(1)).key(Header::new("x-closed"));

@@ -38,7 +38,7 @@ use crate::{Charge, Decision, Mode, State, Timestamp, Verdict};
 /// assert!(decide(told, &[charge], &mut states[..]).is_admitted());
 ///
 /// // Some 40 ms later: the bucket has room after 100.
-/// let after = |ms| Timestamp::from_micros(told.as_micros() + ms * 1_000);
+/// let after = |ms: u64| Timestamp::from_micros(told.as_micros() + ms * 1_000);
 /// let denied = deny_by_known(after(40), after(42), &[charge], &states, None);
 /// assert_eq!(denied.and_then(|denied| denied.retry_after()), Some(Duration::from_millis(60)));
 /// // Once there may be room, the server is asked.
