@@ -54,8 +54,8 @@ const WHOLES: &[(&str, Whole<'_>)] = &[
         "bench",
         Whole {
             module: "scenario",
-            parts: &["axum_governor", "checks"],
-            reason: "a contender's scenarios are served by the steps that all scenarios share",
+            parts: &["axum_governor", "checks", "known", "leased"],
+            reason: "the scenarios of a contender or of one subject are served by the steps that all scenarios share",
         },
     ),
     (

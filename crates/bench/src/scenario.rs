@@ -3,6 +3,8 @@
 mod axum_governor;
 mod checks;
 mod control;
+mod known;
+mod leased;
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -101,6 +103,12 @@ TollgateUnderPressure "tollgate-under-pressure" "as plain, with classes of which
     TollgateDeniedAlike "tollgate-denied-alike" "as denied, of a hundred callers",
     TollgateOffenders "tollgate-offenders" "the same, with the callers counted that are denied most",
     TollgateOffendersMany "tollgate-offenders-many" "the same, of a thousand callers, twice as many as have a place",
+    TollgateDeniedPlain "tollgate-denied-plain" "as denied, of a hundred callers, headers off, not readable",
+    TollgateKnown "tollgate-known" "as denied, of a hundred callers, whose denials the Redis backend knows",
+    TollgateKnownPlain "tollgate-known-plain" "the same, headers off, not readable",
+    TollgateLeased "tollgate-leased" "as plain, of one hot caller, out of leased blocks of a shared backend",
+    FloodKnown "flood-known" "Redis backend, a denial of a caller that never comes again, in calls of 64",
+    FloodAsked "flood-asked" "the same, if each denial is asked for",
     BareRoute "bare-route" "the service alone, on a path",
     TollgateOneRoute "tollgate-one-route" "as plain, one policy with a route",
     TollgateHundredRoutes "tollgate-hundred-routes" "as plain, a hundred policies with a route each",
@@ -156,6 +164,8 @@ impl Scenario {
             | Self::BarePost
             | Self::BareRoute
             | Self::RouterHundredRoutes
+            | Self::FloodKnown
+            | Self::FloodAsked
             | Self::LoopAddress
             | Self::LoopText => None,
             Self::TollgateOneRoute | Self::TollgateHundredRoutes | Self::AxumHundredRoutes => {
@@ -263,6 +273,17 @@ impl Scenario {
                 serve(layer.unwrap_or_else(|_| plain()).layer(Nothing))
             }
             Self::TollgateDeniedAlike => serve_few(RateLimitLayer::new(LITTLE).layer(Nothing)),
+            Self::TollgateDeniedPlain => {
+                let layer = RateLimitLayer::new(LITTLE).without_headers();
+                serve_few(layer.without_status().layer(Nothing))
+            }
+            Self::TollgateKnown => known::served(|layer| layer),
+            Self::TollgateKnownPlain => {
+                known::served(|layer| layer.without_headers().without_status())
+            }
+            Self::TollgateLeased => leased::served(),
+            Self::FloodKnown => known::flooded(false),
+            Self::FloodAsked => known::flooded(true),
             Self::TollgateOffenders => serve_few(tracked().layer(Nothing)),
             Self::TollgateOffendersMany => serve(tracked().layer(Nothing)),
             Self::BareRoute => serve_route(Nothing),
