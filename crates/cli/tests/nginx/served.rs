@@ -72,7 +72,9 @@ pub(crate) async fn service(limits: &str, redis: Option<&Standalone>) -> (Socket
     let mut limiter = config.build(&Registry::new()).unwrap();
     if let Some(redis) = redis {
         // A request that passes undecided, on a machine that does something else, would have no fields.
+        // A denial that is known says nothing of what nginx has charged a moment ago to the other budgets of the request.
         let backend = RedisBackend::builder(&redis.url()).deadline(PATIENCE);
+        let backend = backend.ask_every_denial();
         limiter = limiter.backend(backend.connect().await.unwrap());
     }
     let limiter: Limiter = limiter.build().unwrap();
