@@ -42,7 +42,7 @@ pub struct Blocks {
 #[derive(Debug)]
 struct Block {
     number: u64,
-    /// What the backend said about it.
+    /// The verdict of the backend on it.
     verdict: Verdict,
     at: Timestamp,
     rest: u64,
@@ -245,12 +245,12 @@ impl Blocks {
         block.map(|block| block.ends_us)
     }
 
-    /// What is left of the blocks that have ended, to be credited.
+    /// Takes out what is left of the blocks that have ended, to be credited.
     pub fn take_ended(&mut self, now_us: u64) -> SmallVec<[(Receipt, u64); 1]> {
         self.take_those(|block| block.ends_us <= now_us)
     }
 
-    /// What is left of all blocks, to be credited.
+    /// Takes out what is left of all blocks, to be credited.
     pub fn take_all(&mut self) -> SmallVec<[(Receipt, u64); 1]> {
         self.take_those(|_| true)
     }

@@ -14,7 +14,7 @@ pub(super) struct Demand {
     cap: u64,
     most: u64,
     was_denied: bool,
-    /// What the budget had left when the backend told it last.
+    /// The rest of the budget when the backend told it last.
     left: Option<u64>,
 }
 

@@ -89,7 +89,7 @@ impl Shelves {
         }
     }
 
-    /// What is left of all blocks.
+    /// Takes out what is left of all blocks.
     pub(super) fn take_all(&self) -> Vec<(Receipt, u64)> {
         let mut rests = Vec::new();
         for shelf in &self.shelves {

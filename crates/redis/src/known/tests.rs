@@ -1,4 +1,4 @@
-//! What is remembered, and for how long.
+//! The states that are remembered, and for how long.
 
 use tollgate_core::{Algorithm, Ban, Once, Quota, Snapshot, decide};
 

@@ -44,7 +44,7 @@ async fn ask_for(limiter: &Limiter, millis: u64) -> u64 {
     admitted
 }
 
-/// What the server has left of the budget.
+/// The rest of the budget at the server.
 async fn left(far: &Far) -> u64 {
     let beside = far.beside(Policy::new("api", ROOMY));
     let probe = beside.check("api", "alice").probe().await.unwrap();
@@ -139,7 +139,7 @@ async fn a_reset_forgets_the_blocks_as_well() {
     assert_eq!(probe.remaining(), 1_999);
 }
 
-/// What remains in this process is a lower bound of what remains.
+/// The rest that a decision tells is a lower bound of what remains.
 #[tokio::test(start_paused = true)]
 async fn a_leased_decision_tells_no_more_than_there_is() {
     let far = Far::new();

@@ -28,7 +28,7 @@ async fn ask_for(limiter: &Limiter, shared: &str, millis: u64) -> u64 {
     admitted
 }
 
-/// What is left of the own budget, once all blocks are given back.
+/// The rest of the own budget, once all blocks are given back.
 async fn left(far: &Far, limiter: Limiter) -> u64 {
     drop(limiter);
     sleep(Duration::from_millis(20)).await;

@@ -41,7 +41,7 @@ impl Limiter {
         observers.decided(entries, decision, origin);
     }
 
-    /// The same of a decision that no server was asked for.
+    /// Hears a decision that no server was asked for.
     #[inline(never)]
     pub(super) fn hear_known(&self, entries: Entries<'_>, decision: &Decision) {
         self.hear(entries, decision, Cause::of(decision));
