@@ -1,5 +1,6 @@
 //! The identity that owns a budget, as a short, canonical string of bytes.
 
+mod hashing;
 mod readable;
 mod repr;
 
@@ -7,6 +8,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use self::hashing::KeyHashing;
 use self::repr::{Repr, Source};
 
 /// An identity, at most [`Key::MAX_LEN`] bytes long.

@@ -92,6 +92,8 @@ pub use engine::{
 };
 pub use error::{BackendError, FailureKind};
 pub use figure::Figure;
+#[doc(hidden)]
+pub use key::KeyHashing;
 pub use key::{Key, KeyKind};
 pub use lease::Lease;
 #[doc(hidden)]

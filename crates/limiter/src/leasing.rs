@@ -77,8 +77,12 @@ impl LeasingBackend {
         let now_us = pool.now_us();
         let place = pool.shelves.place(charge.scope, charge.key);
         let mut shelf = pool.shelves.shelf(place);
-        let Some(blocks) = shelf.blocks(place, charge, lease, now_us) else {
-            return Spending::Unleased;
+        let blocks = match shelf.find(place) {
+            Some(blocks) if blocks.are_for(charge, lease) => blocks,
+            _ => match shelf.made(place, charge, lease, now_us) {
+                Some(blocks) => blocks,
+                None => return Spending::Unleased,
+            },
         };
         let part = blocks.spend(charge, now_us);
         let asked = blocks.to_ask(now_us);
@@ -95,7 +99,7 @@ impl LeasingBackend {
         match self.spend(terms, charge) {
             Spending::Spent(_, part) => {
                 self.decided.fetch_add(1, Ordering::Relaxed);
-                Answer::now(Ok(Decision::new(part.at, true, [part.verdict]).known()))
+                Answer::now(Ok(part.alone()))
             }
             Spending::Short(place) => {
                 let (pool, told) = (Arc::clone(&self.pool), Told { place, position: 0 });

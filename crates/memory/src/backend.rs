@@ -5,12 +5,11 @@ use std::slice;
 
 use tollgate_core::{
     Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Clock, Decision,
-    FailureKind, Figure, ImmediateBackend, Key, MAX_CHARGES, Receipt, Scope, State, Timestamp,
-    check_up_to, decide, decide_one, decide_quickly, decide_up_to,
+    FailureKind, Figure, ImmediateBackend, Key, KeyHashing, MAX_CHARGES, Receipt, Scope, State,
+    Timestamp, check_up_to, decide, decide_one, decide_quickly, decide_up_to,
 };
 
 use crate::builder::MemoryBackendBuilder;
-use crate::hashing::Hashing;
 use crate::lookup::Lookup;
 use crate::shards::Shards;
 use crate::stats::Stats;
@@ -34,7 +33,7 @@ use crate::transaction::decide_several;
 /// # Ok(()) }
 /// ```
 pub struct MemoryBackend {
-    hashing: Hashing,
+    hashing: KeyHashing,
     shards: Shards,
     clock: Box<dyn Clock>,
 }
@@ -126,7 +125,7 @@ impl MemoryBackend {
         }
     }
 
-    pub(crate) fn with(hashing: Hashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
+    pub(crate) fn with(hashing: KeyHashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
         Self {
             hashing,
             shards,

@@ -1,10 +1,9 @@
 //! The configuration, and its defaults.
 
-use tollgate_core::Clock;
+use tollgate_core::{Clock, KeyHashing};
 
 use crate::backend::MemoryBackend;
 use crate::clock::SystemClock;
-use crate::hashing::Hashing;
 use crate::shards::Shards;
 
 /// Builds a [`MemoryBackend`].
@@ -21,7 +20,7 @@ use crate::shards::Shards;
 pub struct MemoryBackendBuilder {
     max_keys: usize,
     clock: Box<dyn Clock>,
-    hashing: Hashing,
+    hashing: KeyHashing,
 }
 
 /// A million keys: 50 MB if they are IPv4 addresses, and reached only if so many callers are in debt at once. Most
@@ -33,7 +32,7 @@ impl Default for MemoryBackendBuilder {
         Self {
             max_keys: DEFAULT_MAX_KEYS,
             clock: Box::new(SystemClock::new()),
-            hashing: Hashing::random(),
+            hashing: KeyHashing::random(),
         }
     }
 }
@@ -68,7 +67,7 @@ impl MemoryBackendBuilder {
     #[cfg(loom)]
     pub fn fixed_hashing(self) -> Self {
         Self {
-            hashing: Hashing::fixed(),
+            hashing: KeyHashing::fixed(),
             ..self
         }
     }

@@ -63,7 +63,6 @@ mod arena;
 mod backend;
 mod builder;
 mod clock;
-mod hashing;
 mod lookup;
 mod shard;
 mod shards;

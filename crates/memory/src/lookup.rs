@@ -1,8 +1,7 @@
 //! A lookup: a key with everything that is needed to find it.
 
-use tollgate_core::{Key, Scope};
+use tollgate_core::{Key, KeyHashing, Scope};
 
-use crate::hashing::Hashing;
 use crate::stored_key::StoredKey;
 
 /// The lookup of a key, worked out before any lock is taken.
@@ -18,7 +17,7 @@ pub(crate) struct Lookup<'a> {
 impl<'a> Lookup<'a> {
     // Inlined always: a call, and moving its result, would cost half as much again.
     #[inline(always)]
-    pub(crate) fn new(hashing: &Hashing, scope: Scope, key: &'a Key) -> Self {
+    pub(crate) fn new(hashing: &KeyHashing, scope: Scope, key: &'a Key) -> Self {
         let bytes = key.as_bytes();
         let (blocks, rest) = key.blocks();
         let hash = hashing.hash(scope.number(), blocks, rest, bytes.len());

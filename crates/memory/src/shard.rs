@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    BackendError, BannedCaller, Charge, Clock, Decision, FailureKind, Key, Scope, State, Timestamp,
-    Unit,
+    BackendError, BannedCaller, Charge, Clock, Decision, FailureKind, Key, KeyHashing, Scope,
+    State, Timestamp, Unit,
 };
 
 use crate::arena::Arena;
-use crate::hashing::Hashing;
 use crate::lookup::Lookup;
 use crate::stored_key::StoredKey;
 use crate::table::{Entry, Slot, Table};
@@ -129,7 +128,7 @@ impl Shard {
     /// Moves the hand now and then. Each call does this before any search, because an entry that the hand drops must not have
     /// been found before.
     #[inline]
-    pub(crate) fn tidy_now_and_then(&mut self, hashing: &Hashing, now: Timestamp) {
+    pub(crate) fn tidy_now_and_then(&mut self, hashing: &KeyHashing, now: Timestamp) {
         self.calls = self.calls.wrapping_add(1);
         if self.calls.is_multiple_of(CALLS_PER_STEP) {
             self.walk(hashing, now, Walk::Tidy);
@@ -141,7 +140,7 @@ impl Shard {
     #[inline(never)]
     pub(crate) fn decide_unseen(
         &mut self,
-        hashing: &Hashing,
+        hashing: &KeyHashing,
         now: Timestamp,
         lookup: Lookup<'_>,
         charge: &Charge<'_>,
@@ -193,7 +192,7 @@ impl Shard {
     /// If the shard is full of keys of which something is held. Then nothing is remembered.
     pub(crate) fn insert(
         &mut self,
-        hashing: &Hashing,
+        hashing: &KeyHashing,
         now: Timestamp,
         lookup: &Lookup<'_>,
         state: State,
@@ -222,13 +221,13 @@ impl Shard {
 
     /// The state of a key of which something may just have been given back. If nothing else could go, it goes.
     #[inline]
-    pub(crate) fn gave_back(&mut self, hashing: &Hashing, lookup: &Lookup<'_>, slot: Slot) {
+    pub(crate) fn gave_back(&mut self, hashing: &KeyHashing, lookup: &Lookup<'_>, slot: Slot) {
         if self.is_stuck && !is_held(&self.table.entry(slot).state, lookup.scope) {
             self.remove(hashing, slot);
         }
     }
 
-    pub(crate) fn remove(&mut self, hashing: &Hashing, slot: Slot) {
+    pub(crate) fn remove(&mut self, hashing: &KeyHashing, slot: Slot) {
         let key = self.table.entry(slot).key;
         if key.is_long() {
             self.arena.remove(key.position(), key.len());
@@ -239,7 +238,7 @@ impl Shard {
     /// Moves the hand over a few entries and drops those that have expired. If room is needed and none was found, the least
     /// important of the passed entries is evicted as well. An entry of which something is held is passed by, and so is a ban in
     /// force while anything else can go.
-    fn walk(&mut self, hashing: &Hashing, now: Timestamp, walk: Walk) {
+    fn walk(&mut self, hashing: &KeyHashing, now: Timestamp, walk: Walk) {
         let slots = self.table.slots();
         if slots == 0 {
             return;

@@ -1,8 +1,6 @@
 //! The name of a key and its scope in an entry, in one word.
 
-use tollgate_core::Scope;
-
-use crate::hashing::{Hashing, halves};
+use tollgate_core::{KeyHashing, Scope};
 
 /// A key of at most [`StoredKey::INLINE`] bytes itself, or its position in the [arena](crate::arena).
 ///
@@ -45,7 +43,8 @@ impl StoredKey {
     pub(crate) fn of(scope: Scope, len: usize, rest: u128, hash: u64) -> Self {
         let scope = scope.number();
         let who = if len <= Self::INLINE && scope < Self::SCOPES {
-            let [content, _] = halves(rest);
+            #[expect(clippy::cast_possible_truncation, reason = "a short key is all in it")]
+            let content = rest as u64;
             content | u64::from(scope) << SCOPE_AT
         } else {
             LONG | Self::tag(hash) << TAG_AT
@@ -76,7 +75,7 @@ impl StoredKey {
     }
 
     /// A hash with the tag of the key.
-    pub(crate) fn hash(self, hashing: &Hashing) -> u64 {
+    pub(crate) fn hash(self, hashing: &KeyHashing) -> u64 {
         if self.is_long() {
             return self.0 >> TAG_AT;
         }
@@ -132,7 +131,12 @@ mod tests {
     use tollgate_core::Quota;
 
     use super::*;
-    use crate::hashing::pack;
+
+    /// The rest of a short key's blocks.
+    fn pack(bytes: &[u8]) -> u128 {
+        let bytes = bytes.iter().rev();
+        bytes.fold(0, |number, byte| number << 8 | u128::from(*byte))
+    }
 
     fn stored(key: &[u8]) -> StoredKey {
         let scope = Scope::of("stored-key", 0, &Quota::per_second(1));
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_long_key_keeps_its_length_its_position_and_the_bits_of_its_hash() {
-        let (hash, hashing) = (0x1234_5678_9abc_def0, Hashing::random());
+        let (hash, hashing) = (0x1234_5678_9abc_def0, KeyHashing::random());
         let scope = Scope::of("stored-key", 0, &Quota::per_second(1));
         let lookup = StoredKey::of(scope, 128, 0, hash);
         let stored = lookup.at((1 << 26) - 1);

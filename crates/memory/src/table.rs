@@ -5,9 +5,8 @@
 
 use std::mem;
 
-use tollgate_core::{Quota, State};
+use tollgate_core::{KeyHashing, Quota, State};
 
-use crate::hashing::Hashing;
 use crate::lookup::Lookup;
 use crate::stored_key::StoredKey;
 
@@ -101,7 +100,7 @@ impl Table {
     }
 
     /// Adds an entry of a key that has none. The table will hold no more than `most` of them.
-    pub(crate) fn insert(&mut self, hashing: &Hashing, hash: u64, entry: Entry, most: usize) {
+    pub(crate) fn insert(&mut self, hashing: &KeyHashing, hash: u64, entry: Entry, most: usize) {
         // At most four fifths full: fuller, runs grow long; emptier, entries would take more than 64 bytes each.
         if (self.len + 1) * 5 > self.entries.len() * 4 {
             self.grow(hashing, most);
@@ -111,7 +110,7 @@ impl Table {
     }
 
     /// Removes an entry. Those behind it that are not at home move up, so that no probe ends before it has found them.
-    pub(crate) fn remove(&mut self, hashing: &Hashing, slot: Slot) {
+    pub(crate) fn remove(&mut self, hashing: &KeyHashing, slot: Slot) {
         let slots = self.entries.len();
         let behind = |from: Slot, to: Slot| {
             if to < from {
@@ -140,7 +139,7 @@ impl Table {
     /// Grows by a sixth: little enough that memory is never half empty. Entries keep their order, so they are copied as fast as
     /// memory is read.
     #[inline(never)]
-    fn grow(&mut self, hashing: &Hashing, most: usize) {
+    fn grow(&mut self, hashing: &KeyHashing, most: usize) {
         let slots = self.entries.len();
         let slots = (slots + slots / 6 + FEWEST).min(most * 5 / 4 + 1);
         let vacant = (0..slots).map(|_| Entry::vacant()).collect();
@@ -211,7 +210,7 @@ mod tests {
             })
             .collect();
         for most in [1, 2, 7, 100, 400] {
-            let hashing = Hashing::random();
+            let hashing = KeyHashing::random();
             let mut table = Table::new();
             let mut there = HashSet::new();
             let mut random = 1_u64;
@@ -248,7 +247,7 @@ mod tests {
     #[test]
     fn a_table_grows_by_little_and_is_never_half_empty() {
         // given
-        let (hashing, scope) = (Hashing::random(), Scope::of("table", 0, &ANY_QUOTA));
+        let (hashing, scope) = (KeyHashing::random(), Scope::of("table", 0, &ANY_QUOTA));
         let mut table = Table::new();
         for n in 0..if cfg!(miri) { 1024 } else { 8192_u32 } {
             // when

@@ -4,10 +4,10 @@ use std::mem;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    BackendError, Charge, Clock, Decision, MAX_CHARGES, Quota, Receipt, State, States, Timestamp,
+    BackendError, Charge, Clock, Decision, KeyHashing, MAX_CHARGES, Quota, Receipt, State, States,
+    Timestamp,
 };
 
-use crate::hashing::Hashing;
 use crate::lookup::Lookup;
 use crate::shard::{Shard, not_before};
 use crate::shards::Shards;
@@ -54,7 +54,7 @@ pub(crate) struct CallStates<'s, 'a> {
 /// If a shard has no room for a key, because something is held of all its keys. Then nothing is taken.
 pub(crate) fn decide_several(
     shards: &Shards,
-    hashing: &Hashing,
+    hashing: &KeyHashing,
     clock: &dyn Clock,
     charges: &[Charge<'_>],
     decide: impl FnOnce(Timestamp, &mut CallStates<'_, '_>) -> Decision,
@@ -140,7 +140,7 @@ pub(crate) fn decide_several(
 /// Gives back all that a decision took, under the locks that it was taken under.
 #[cold]
 fn undo(
-    hashing: &Hashing,
+    hashing: &KeyHashing,
     locked: &mut [MutexGuard<'_, Shard>],
     places: &[Place<'_>],
     place_of: &[usize],
@@ -164,7 +164,7 @@ fn undo(
 
 /// Kept out of the loop, which would otherwise load all secrets before it knows which of them it needs.
 #[inline(never)]
-fn lookup<'b>(hashing: &Hashing, charge: &Charge<'b>) -> Lookup<'b> {
+fn lookup<'b>(hashing: &KeyHashing, charge: &Charge<'b>) -> Lookup<'b> {
     Lookup::new(hashing, charge.scope, charge.key)
 }
 

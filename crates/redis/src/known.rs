@@ -1,8 +1,9 @@
 //! Known denials: the states of budgets that denied a call, remembered for a moment, so that the next one need not ask.
 //!
-//! A caller far above its limit is denied thousands of times by one state. The first denial brings that state along, and core
+//! A caller far above its limit is denied thousands of times by one state. Its second denial brings that state along, and core
 //! [says](tollgate_core::deny_by_known) for how long it denies what: cost and quota are judged anew each time, and the server's
-//! time is taken as late as it can be. So nothing is denied that Redis would let pass, unless units have come back since.
+//! time is taken as late as it can be. So nothing is denied that Redis would let pass, unless units have come back since. The first
+//! denial leaves only a mark: a flood of callers that never come again costs little, and pushes nothing out.
 //!
 //! * Changes by this process are felt at once: a credit, a debit, a reset. From before one is sent until after it has been answered
 //!   nothing is known of its budget, and answers to calls that left before its end are not remembered.
@@ -23,14 +24,15 @@ mod tests;
 mod turn;
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Decision, Key, Mode, Scope, State, Timestamp, Unit, deny_by_known};
+use tollgate_core::{
+    Charge, Decision, Key, KeyHashing, Mode, Scope, State, Timestamp, Unit, deny_by_known,
+};
 
 pub(crate) use self::turn::{Turn, TurnUnderWay};
 use crate::sync::Instant;
@@ -57,7 +59,7 @@ const LOG_ENTRIES: usize = 64;
 pub(crate) struct KnownDenials {
     /// None if each denial is asked for.
     sets: Box<[Mutex<Set>]>,
-    hashing: RandomState,
+    hashing: KeyHashing,
     /// The time within which a request is answered.
     deadline: Duration,
     /// The number of events so far.
@@ -73,9 +75,13 @@ struct Set {
     event: u64,
     /// Events that have begun and not ended.
     pending: u32,
+    /// The hashes of the last two keys that were denied and are not remembered.
+    marks: [u64; 2],
 }
 
 struct Entry {
+    /// The hash of scope and key, which tells most others apart.
+    hash: u64,
     scope: Scope,
     key: Key,
     state: State,
@@ -136,7 +142,7 @@ pub(crate) struct SentCall {
 #[derive(Debug)]
 pub(crate) struct OwnEvent {
     known: Arc<KnownDenials>,
-    sets: SmallVec<[usize; 2]>,
+    hashes: SmallVec<[u64; 2]>,
 }
 
 impl KnownDenials {
@@ -145,7 +151,7 @@ impl KnownDenials {
         let sets = if are_kept { SETS } else { 0 };
         Arc::new(Self {
             sets: (0..sets).map(|_| Mutex::default()).collect(),
-            hashing: RandomState::new(),
+            hashing: KeyHashing::random(),
             deadline,
             events: AtomicU64::new(0),
             denied: AtomicU64::new(0),
@@ -162,25 +168,33 @@ impl KnownDenials {
         if self.sets.is_empty() || charges.is_empty() {
             return Judged::Asks(None);
         }
-        let judged = self.judge_at(Instant::now(), charges, at_least);
+        let judged = self.judge_at(Instant::now, charges, at_least);
         if let Judged::Denied(_) = judged {
             self.denied.fetch_add(1, Ordering::Relaxed);
         }
         judged
     }
 
-    fn judge_at(&self, now: Instant, charges: &[Charge<'_>], at_least: Option<u64>) -> Judged {
+    /// Looks at the clock only if something is known: most callers are not denied.
+    fn judge_at(
+        &self,
+        now: impl FnOnce() -> Instant,
+        charges: &[Charge<'_>],
+        at_least: Option<u64>,
+    ) -> Judged {
         // Trials and questions are the server's.
         if charges.iter().any(|charge| charge.mode != Mode::Enforce) {
             return Judged::Asks(None);
         }
         let [charge] = charges else {
-            return self.judge_all(now, charges, at_least);
+            return self.judge_all(now(), charges, at_least);
         };
-        let mut set = self.set(self.place(charge.scope, charge.key));
-        let Some(entry) = set.as_mut().and_then(|set| set.find(charge)) else {
+        let hash = self.hash(charge.scope, charge.key);
+        let mut set = self.set(hash);
+        let Some(entry) = set.as_mut().and_then(|set| set.find(hash, charge)) else {
             return Judged::Asks(None);
         };
+        let now = now();
         let least = at_least.unwrap_or(charge.cost);
         match entry.deny(now, charge, at_least) {
             Some(denied) => {
@@ -201,8 +215,9 @@ impl KnownDenials {
             .then(|| deny_by_known(earliest, latest, charges, states, at_least))
             .flatten();
         for (number, charge) in charges.iter().enumerate() {
-            let mut set = self.set(self.place(charge.scope, charge.key));
-            let Some(entry) = set.as_mut().and_then(|set| set.find(charge)) else {
+            let hash = self.hash(charge.scope, charge.key);
+            let mut set = self.set(hash);
+            let Some(entry) = set.as_mut().and_then(|set| set.find(hash, charge)) else {
                 continue;
             };
             let least = at_least.unwrap_or(charge.cost);
@@ -228,8 +243,9 @@ impl KnownDenials {
         };
         let mut slot = None;
         for charge in charges {
-            let mut set = self.set(self.place(charge.scope, charge.key))?;
-            let entry = set.find(charge)?;
+            let hash = self.hash(charge.scope, charge.key);
+            let mut set = self.set(hash)?;
+            let entry = set.find(hash, charge)?;
             let is_of_slot = *slot.get_or_insert(entry.told.slot) == entry.told.slot;
             known.are_certain &= is_of_slot && entry.is_believed(now);
             // Each bounds the time of one clock; these bounds hold for all.
@@ -251,28 +267,33 @@ impl KnownDenials {
         }
     }
 
-    /// Remembers the states that a call has left, if the decision denied. What is remembered already becomes newer with any
-    /// decision.
-    pub(crate) fn learn_from<'s>(
+    /// Remembers the states that a call has left, if the decision denied for a second time. What is remembered already becomes
+    /// newer with any decision.
+    pub(crate) fn learn_from<'c, 's>(
         &self,
         call: SentCall,
         told: ToldStates,
-        charges: &[Charge<'_>],
+        charges: impl Iterator<Item = Charge<'c>> + Clone,
         decision: &Decision,
         state: impl Fn(usize) -> Option<&'s State>,
     ) {
-        let is_new = !decision.is_admitted() && is_repeated(charges, decision);
-        for (index, charge) in charges.iter().enumerate() {
+        if self.sets.is_empty() {
+            return;
+        }
+        let is_new = !decision.is_admitted() && is_repeated(charges.clone(), decision);
+        for (index, charge) in charges.enumerate() {
             let is_kept =
                 |state: &&State| state.entries() <= LOG_ENTRIES && !charge.quota.is_once();
             let Some(state) = state(index).filter(is_kept) else {
                 continue;
             };
-            let Some(mut set) = self.set(self.place(charge.scope, charge.key)) else {
+            let hash = self.hash(charge.scope, charge.key);
+            let Some(mut set) = self.set(hash) else {
                 return;
             };
             let is_denied = decision.verdicts()[index].is_denied();
-            set.learn(call, charge, (is_new, is_denied), || Entry {
+            set.learn(call, (hash, &charge), (is_new, is_denied), || Entry {
+                hash,
                 scope: charge.scope,
                 key: charge.key.clone().compact(),
                 state: state.clone(),
@@ -292,22 +313,22 @@ impl KnownDenials {
         if self.sets.is_empty() {
             return None;
         }
-        let sets: SmallVec<[usize; 2]> =
-            changed.map(|(scope, key)| self.place(scope, key)).collect();
-        if sets.is_empty() {
+        let hashes: SmallVec<[u64; 2]> =
+            changed.map(|(scope, key)| self.hash(scope, key)).collect();
+        if hashes.is_empty() {
             return None;
         }
-        self.note(&sets, |set| set.pending += 1);
+        self.note(&hashes, |set| set.pending += 1);
         Some(OwnEvent {
             known: Arc::clone(self),
-            sets,
+            hashes,
         })
     }
 
-    fn note(&self, sets: &[usize], change: impl Fn(&mut Set)) {
+    fn note(&self, hashes: &[u64], change: impl Fn(&mut Set)) {
         let event = self.events.fetch_add(1, Ordering::SeqCst) + 1;
-        for place in sets {
-            if let Some(mut set) = self.set(*place) {
+        for hash in hashes {
+            if let Some(mut set) = self.set(*hash) {
                 set.event = set.event.max(event);
                 set.entries.clear();
                 change(&mut set);
@@ -315,47 +336,55 @@ impl KnownDenials {
         }
     }
 
-    fn place(&self, scope: Scope, key: &Key) -> usize {
-        let hash = self.hashing.hash_one((scope.number(), key));
-        usize::try_from(hash % SETS as u64).unwrap_or(0)
+    fn hash(&self, scope: Scope, key: &Key) -> u64 {
+        self.hashing.hash_of(scope, key)
     }
 
-    fn set(&self, place: usize) -> Option<MutexGuard<'_, Set>> {
+    /// The set of the keys of this hash; `None` if nothing is remembered.
+    fn set(&self, hash: u64) -> Option<MutexGuard<'_, Set>> {
+        let place = usize::try_from(hash % SETS as u64).ok()?;
         let set = self.sets.get(place)?;
         Some(set.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Says whether the next such call may be denied without the server. Under a ban, if that is in force: other denials are strikes.
-fn is_repeated(charges: &[Charge<'_>], decision: &Decision) -> bool {
-    let mut judged = charges.iter().zip(decision.verdicts());
-    let is_guarded = charges.iter().any(|charge| charge.quota.is_ban());
+fn is_repeated<'c>(
+    mut charges: impl Iterator<Item = Charge<'c>> + Clone,
+    decision: &Decision,
+) -> bool {
+    let mut judged = charges.clone().zip(decision.verdicts());
+    let is_guarded = charges.any(|charge| charge.quota.is_ban());
     !is_guarded || judged.any(|(charge, verdict)| charge.quota.is_ban() && verdict.is_denied())
 }
 
 impl Drop for OwnEvent {
     fn drop(&mut self) {
-        self.known.note(&self.sets, |set| set.pending -= 1);
+        self.known.note(&self.hashes, |set| set.pending -= 1);
     }
 }
 
 impl Set {
     /// The last state of this charge's budget. While an event is under way there is none.
-    fn find(&mut self, charge: &Charge<'_>) -> Option<&mut Entry> {
-        self.entries.iter_mut().find(|entry| entry.is_of(charge))
+    fn find(&mut self, hash: u64, charge: &Charge<'_>) -> Option<&mut Entry> {
+        let mut entries = self.entries.iter_mut();
+        entries.find(|entry| entry.is_of(hash, charge))
     }
 
     fn learn(
         &mut self,
         call: SentCall,
-        charge: &Charge<'_>,
+        (hash, charge): (u64, &Charge<'_>),
         (is_new, is_denied): (bool, bool),
         entry: impl FnOnce() -> Entry,
     ) {
         if self.pending > 0 || self.event > call.event {
             return;
         }
-        let place = self.entries.iter().position(|entry| entry.is_of(charge));
+        let place = self
+            .entries
+            .iter()
+            .position(|entry| entry.is_of(hash, charge));
         match place {
             Some(place) => {
                 let (mut entry, before) = (entry(), &mut self.entries[place]);
@@ -370,6 +399,7 @@ impl Set {
                 }
             }
             None if !is_new => {}
+            None if !self.marks.contains(&hash) => self.marks = [hash, self.marks[0]],
             None if self.entries.len() < WAYS => self.entries.push(entry()),
             None => {
                 let oldest = self.entries.iter_mut().min_by_key(|entry| entry.sent_at);
@@ -382,8 +412,8 @@ impl Set {
 }
 
 impl Entry {
-    fn is_of(&self, charge: &Charge<'_>) -> bool {
-        self.scope == charge.scope && self.key == *charge.key
+    fn is_of(&self, hash: u64, charge: &Charge<'_>) -> bool {
+        self.hash == hash && self.scope == charge.scope && self.key == *charge.key
     }
 
     fn is_believed(&self, now: Instant) -> bool {

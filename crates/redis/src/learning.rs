@@ -3,8 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-use tollgate_core::{Charge, Decision};
+use tollgate_core::Decision;
 
 use crate::known::{KnownDenials, KnownPart, SentCall, ToldStates};
 use crate::sync::Instant;
@@ -15,19 +14,20 @@ impl KnownDenials {
     pub(crate) fn learn(
         &self,
         call: SentCall,
+        received_at: Instant,
         slot: u16,
         request: &Request,
         decision: &Decision,
         left: &LeftStates<'_, '_>,
     ) {
         let charges = request.work.charges().unwrap_or_default();
-        let charges: SmallVec<[Charge<'_>; 2]> = charges.iter().map(OwnedCharge::borrow).collect();
+        let charges = charges.iter().map(OwnedCharge::borrow);
         let told = ToldStates {
             at: left.at(),
-            received_at: Instant::now(),
+            received_at,
             slot,
         };
-        self.learn_from(call, told, &charges, decision, |charge| left.state(charge));
+        self.learn_from(call, told, charges, decision, |charge| left.state(charge));
         if let Some(KnownPart::Turn(turn)) = &request.known {
             // The request itself lives until its caller reads the answer.
             turn.end();

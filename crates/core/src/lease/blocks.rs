@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::Lease;
 use super::demand::Demand;
 use crate::algorithm::Rule;
-use crate::{Charge, Key, Mode, Quota, Receipt, Scope, Timestamp, Verdict};
+use crate::{Charge, Decision, Key, Mode, Quota, Receipt, Scope, Timestamp, Verdict};
 
 /// The part of a time by which the server's clock may run ahead of ours: a thousandth. NTP slews each of the two by at most half of
 /// that.
@@ -64,6 +64,15 @@ pub struct Part {
     /// The server's time at which the block was taken from the budget.
     pub at: Timestamp,
     block: u64,
+}
+
+impl Part {
+    /// The decision on a call of this part alone.
+    #[must_use]
+    #[inline]
+    pub fn alone(self) -> Decision {
+        Decision::of_one(self.at, Mode::Shadow, self.verdict).known()
+    }
 }
 
 impl Blocks {
@@ -132,6 +141,7 @@ impl Blocks {
     }
 
     /// The units that are left in all blocks.
+    #[inline]
     fn left(&self, now_us: u64) -> u64 {
         let blocks = self.blocks.iter();
         let live = blocks.filter(|block| now_us < block.ends_us);
@@ -147,15 +157,19 @@ impl Blocks {
         }
         // A block is there before it is needed: by twice the time that the last one took, and an eighth of the lease at least.
         let lead_us = (2 * self.lag_us).clamp(self.time_us / 8, self.time_us / 2);
-        let demand = u128::from(self.demand.of_a_stretch());
-        let part = |us: u64| {
-            let units = (demand * u128::from(us)).div_ceil(u128::from(self.time_us));
-            u64::try_from(units).unwrap_or(u64::MAX)
-        };
-        if self.left(now_us + lead_us) > part(lead_us) {
+        let needed = u128::from(self.demand.of_a_stretch());
+        let left = u128::from(self.left(now_us + lead_us));
+        if left * u128::from(self.time_us) > needed * u128::from(lead_us) {
             return None;
         }
-        let amount = cmp::min(part(self.time_us - lead_us), self.demand.allowance());
+        self.ask_for(now_us, needed * u128::from(self.time_us - lead_us))
+    }
+
+    /// Asks for the units that are needed, times the time of the lease.
+    fn ask_for(&mut self, now_us: u64, needed: u128) -> Option<(u64, u64)> {
+        let needed = needed.div_ceil(u128::from(self.time_us));
+        let needed = u64::try_from(needed).unwrap_or(u64::MAX);
+        let amount = cmp::min(needed, self.demand.allowance());
         // One request alone would save no call.
         if amount < self.last_cost.saturating_mul(2) {
             return None;

@@ -1,11 +1,11 @@
 //! The blocks of all budgets, by scope and key, in as many shelves as keep threads out of each other's way.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{Blocks, Charge, Key, Lease, Receipt, Scope};
+use tollgate_core::{Blocks, Charge, Key, KeyHashing, Lease, Receipt, Scope};
 
 use crate::sync::{Mutex, MutexGuard};
 
@@ -24,7 +24,7 @@ pub(super) struct Place(u64);
 
 pub(super) struct Shelves {
     shelves: Box<[Mutex<Shelf>]>,
-    hashing: RandomState,
+    hashing: KeyHashing,
     owners: AtomicU64,
 }
 
@@ -56,20 +56,20 @@ impl Shelves {
     pub(super) fn new() -> Self {
         Self {
             shelves: (0..SHELVES).map(|_| Mutex::default()).collect(),
-            hashing: RandomState::new(),
+            hashing: KeyHashing::random(),
             owners: AtomicU64::new(0),
         }
     }
 
     #[inline]
     pub(super) fn place(&self, scope: Scope, key: &Key) -> Place {
-        Place(self.hashing.hash_one((scope.number(), key)))
+        Place(self.hashing.hash_of(scope, key))
     }
 
     #[inline]
     pub(super) fn shelf(&self, place: Place) -> MutexGuard<'_, Shelf> {
-        #[expect(clippy::cast_possible_truncation, reason = "the lower bits are enough")]
-        let shelf = place.0 as usize % SHELVES;
+        // Upper bits: a map within a shelf goes by the lower ones.
+        let shelf = (place.0 >> 40) as usize % SHELVES;
         let mut shelf = lock(&self.shelves[shelf]);
         if shelf.first_number == 0 {
             shelf.first_number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
@@ -102,32 +102,22 @@ impl Shelves {
 }
 
 impl Shelf {
-    /// The blocks of this charge's budget, which may be none so far. `None` if the shelf is full, or if the quota of the charge
-    /// cannot be leased.
-    pub(super) fn blocks(
+    /// Makes room at a place for the budget of this charge, without a block so far. `None` if another budget's blocks are still in
+    /// use there, if the shelf is full, or if the quota of the charge cannot be leased.
+    #[cold]
+    pub(super) fn made(
         &mut self,
         place: Place,
         charge: &Charge<'_>,
         lease: &Lease,
         now_us: u64,
     ) -> Option<&mut Blocks> {
-        let is_new = match self.by_place.get(&place) {
-            None => true,
-            Some(blocks) => !blocks.are_for(charge, lease) && blocks.are_idle(now_us),
-        };
-        if is_new {
-            self.add(place, charge, lease, now_us)?;
-        }
-        let blocks = self.by_place.get_mut(&place)?;
-        blocks.are_for(charge, lease).then_some(blocks)
-    }
-
-    #[cold]
-    fn add(&mut self, place: Place, charge: &Charge<'_>, lease: &Lease, now_us: u64) -> Option<()> {
-        if lease.misfit(charge.quota).is_some() {
+        let others = self.by_place.get(&place);
+        let in_use = others.is_some_and(|blocks| !blocks.are_idle(now_us));
+        if in_use || lease.misfit(charge.quota).is_some() {
             return None;
         }
-        if self.by_place.len() >= MOST && !self.by_place.contains_key(&place) {
+        if self.by_place.len() >= MOST && others.is_none() {
             if now_us < self.full_until_us {
                 return None;
             }
@@ -140,8 +130,7 @@ impl Shelf {
         }
         self.first_number = self.first_number.wrapping_add(QUESTIONS);
         let blocks = Blocks::new(charge, lease, now_us, self.first_number);
-        self.by_place.insert(place, blocks);
-        Some(())
+        Some(self.by_place.entry(place).insert_entry(blocks).into_mut())
     }
 
     /// The blocks at this place, if there are some.
@@ -175,7 +164,7 @@ mod tests {
             };
             let place = shelves.place(charge.scope, &key);
             let mut shelf = shelves.shelf(place);
-            shelf.blocks(place, &charge, &lease, now_us).is_some()
+            shelf.find(place).is_some() || shelf.made(place, &charge, &lease, now_us).is_some()
         };
         let stand = |now_us| (0..100_000).filter(|caller| comes(*caller, now_us)).count();
 

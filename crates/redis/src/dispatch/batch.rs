@@ -55,7 +55,8 @@ pub(super) async fn run(
         let mut asked = pin!(asked.instrument(span));
         wait(dispatch, place, sent_at, &mut jobs, asked.as_mut()).await
     };
-    let round_trip = Instant::now().saturating_duration_since(sent_at);
+    let received_at = Instant::now();
+    let round_trip = received_at.saturating_duration_since(sent_at);
     if matches!(result, Some(Ok(_))) && !dispatch.answered(place, round_trip) {
         fail(&mut jobs, given_up);
         return true;
@@ -65,7 +66,9 @@ pub(super) async fn run(
             dispatch.counters.received(length(&value));
             let learn = |position: usize, decision: &Decision, left: &LeftStates<'_, '_>| {
                 let (slot, request) = (jobs[position].route.slot, &jobs[position].request);
-                dispatch.known.learn(sent, slot, request, decision, left);
+                dispatch
+                    .known
+                    .learn(sent, received_at, slot, request, decision, left);
             };
             let said = answers(value, &plan, keys, &jobs, departure, learn);
             let unreadable = said.as_ref().err().map(again);

@@ -1,6 +1,7 @@
 //! A process, its server and other processes in virtual time: random histories, judged against the server's own states.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use tollgate_core::{Algorithm, Quota, decide};
 
@@ -153,7 +154,9 @@ impl World {
                 let key = Key::from(call.key);
                 let charges = [charge(&call.quota, &key, call.cost)];
                 let known = &self.known;
-                known.learn_from(call.sent, told, &charges, &decision, |_| Some(&state));
+                known.learn_from(call.sent, told, charges.iter().copied(), &decision, |_| {
+                    Some(&state)
+                });
             }
             Event::Restores(key, event) => {
                 self.states.remove(&key);
@@ -202,7 +205,7 @@ impl World {
         let (cost, now) = (1 + self.random.below(3), self.instant());
         let caller = Key::from(key);
         let charges = [charge(&quota, &caller, cost)];
-        let judged = self.known.judge_at(now, &charges, None);
+        let judged = self.known.judge_at(|| now, &charges, None);
         if let Judged::Waits(_) = judged {
             // It comes again later, as any other does.
             self.waited += 1;

@@ -108,7 +108,7 @@ impl World {
         let known = Arc::clone(&processes[process]);
         let key = Key::from(1_u64);
         let charges = [charge(&self.quota, &key, 1)];
-        let turn = match known.judge_at(self.instant(), &charges, None) {
+        let turn = match known.judge_at(|| self.instant(), &charges, None) {
             Judged::Denied(_) => return,
             Judged::Waits(_) if may_wait > 0 => {
                 self.waiting[process].push(may_wait - 1);
@@ -160,7 +160,9 @@ impl World {
         let key = Key::from(1_u64);
         let charges = [charge(&self.quota, &key, 1)];
         let known = &processes[call.process];
-        known.learn_from(call.sent, told, &charges, &decision, |_| Some(&state));
+        known.learn_from(call.sent, told, charges.iter().copied(), &decision, |_| {
+            Some(&state)
+        });
         if let Some(turn) = call.turn {
             drop(turn);
             for may_wait in mem::take(&mut self.waiting[call.process]) {

@@ -98,11 +98,16 @@ impl Denied {
             scope: self.scope,
             ..charge(&self.quota, &self.key, 1)
         }];
-        known.learn_from(call, told, &asked, &self.decision, |_| Some(&self.state));
+        // The first one leaves a mark.
+        for _ in 0..2 {
+            known.learn_from(call, told, asked.iter().copied(), &self.decision, |_| {
+                Some(&self.state)
+            });
+        }
     }
 
     fn judged(&self, known: &KnownDenials, at: Instant, cost: u64) -> Judged {
-        known.judge_at(at, &[charge(&self.quota, &self.key, cost)], None)
+        known.judge_at(|| at, &[charge(&self.quota, &self.key, cost)], None)
     }
 
     fn is_known(&self, known: &KnownDenials, at: Instant) -> bool {
@@ -141,9 +146,9 @@ fn the_bounds_of_the_server_s_time_are_those_of_the_answer_and_of_both_clocks() 
     let denied = Denied::of(1, Quota::per_day(1));
     let sent = known.departs();
     denied.is_told(&known, sent, sent.sent_at + 5 * MS, NOON);
-    let place = known.place(Scope::of("model", 0, &denied.quota), &denied.key);
+    let hash = known.hash(Scope::of("model", 0, &denied.quota), &denied.key);
 
-    let times = known.set(place).unwrap().entries[0].times(sent.sent_at + 60 * MS);
+    let times = known.set(hash).unwrap().entries[0].times(sent.sent_at + 60 * MS);
 
     assert_eq!(times, (after_noon(55_000), after_noon(60_062)));
 }
@@ -173,7 +178,7 @@ fn of_several_states_the_earliest_and_the_latest_bound_count() {
             scope: Scope::of("joint", slot, &quotas[usize::from(slot)]),
             ..charge(&quotas[usize::from(slot)], &key, 1)
         });
-        known.judge_at(sent.sent_at + 20 * MS, &charges, None)
+        known.judge_at(|| sent.sent_at + 20 * MS, &charges, None)
     };
 
     let denied = judged_20_ms_later(Quota::per_day(1));
@@ -200,8 +205,13 @@ fn the_state_of_another_policy_says_nothing() {
     for (policy, slot, is_known) in [("model", 0, true), ("model", 1, false), ("other", 0, false)] {
         let charge = of_scope(Scope::of(policy, slot, &denied.quota));
         // Side by side in one set.
-        let mut set = known.set(known.place(denied.scope, &denied.key)).unwrap();
-        assert_eq!(set.find(&charge).is_some(), is_known, "{policy} {slot}");
+        let hash = known.hash(denied.scope, &denied.key);
+        let mut set = known.set(hash).unwrap();
+        assert_eq!(
+            set.find(hash, &charge).is_some(),
+            is_known,
+            "{policy} {slot}"
+        );
     }
 }
 
@@ -299,7 +309,7 @@ fn a_cost_that_was_not_denied_waits_for_none() {
     // As much as there is, from 2 or from 3 on.
     let up_to = |least| {
         let charges = [charge(&denied.quota, &denied.key, 9)];
-        known.judge_at(later, &charges, Some(least))
+        known.judge_at(|| later, &charges, Some(least))
     };
     assert!(matches!(up_to(2), Judged::Asks(None)));
     assert!(matches!(up_to(3), Judged::Waits(_)));
@@ -309,7 +319,7 @@ fn a_cost_that_was_not_denied_waits_for_none() {
             mode,
             ..charge(&denied.quota, &denied.key, 4)
         };
-        let judged = known.judge_at(later, &[charge], None);
+        let judged = known.judge_at(|| later, &[charge], None);
         assert!(matches!(judged, Judged::Asks(None)), "{mode:?}");
     }
     drop(turn);
@@ -338,12 +348,12 @@ fn a_caller_does_not_wait_because_another_was_denied_beside_the_budget_of_all() 
         received_at: sent.sent_at,
         slot: 0,
     };
-    for caller in [&alice, &bob] {
-        known.learn_from(sent, told, &charges(caller), &denied, |index| {
+    for caller in [&alice, &bob, &alice, &bob] {
+        known.learn_from(sent, told, charges(caller).into_iter(), &denied, |index| {
             states.get(index)
         });
     }
-    let judge = |caller, at| known.judge_at(at, &charges(caller), None);
+    let judge = |caller, at| known.judge_at(|| at, &charges(caller), None);
     assert!(denial(&judge(&alice, sent.sent_at)).is_some());
 
     let later = sent.sent_at + LIFE;
@@ -429,11 +439,36 @@ fn no_more_is_remembered_than_there_is_room_for_and_the_oldest_goes_first() {
 }
 
 #[test]
+fn callers_that_are_denied_once_push_nothing_out() {
+    let known = remembering();
+    let sent = known.departs();
+    let told = ToldStates {
+        at: NOON,
+        received_at: sent.sent_at,
+        slot: 0,
+    };
+    let often = Denied::of(0, Quota::per_day(1));
+    often.is_learned(&known, sent, NOON);
+
+    for key in 1..10 * (SETS * WAYS) as u64 {
+        let once = Denied::of(key, Quota::per_day(1));
+        let asked = charge(&once.quota, &once.key, 1);
+        let (decision, state) = (&once.decision, &once.state);
+        known.learn_from(sent, told, [asked].into_iter(), decision, |_| Some(state));
+    }
+
+    assert_eq!(remembered(&known), 1);
+    assert!(often.is_known(&known, sent.sent_at));
+}
+
+#[test]
 fn a_full_set_forgets_its_states_in_the_order_in_which_their_calls_left() {
     let known = remembering();
     let sent = known.departs();
-    let place =
-        |key: &u64| known.place(Scope::of("model", 0, &Quota::per_day(1)), &Key::from(*key));
+    let place = |key: &u64| {
+        let scope = Scope::of("model", 0, &Quota::per_day(1));
+        known.hash(scope, &Key::from(*key)) % SETS as u64
+    };
     let first = place(&0);
     let keys: Vec<_> = (0..)
         .filter(|key| place(key) == first)
@@ -499,14 +534,16 @@ fn ids_long_logs_and_strikes_are_not_remembered_and_nothing_is_if_each_denial_is
                 received_at: sent.sent_at,
                 slot: 0,
             };
-            known.learn_from(sent, told, &charges, &decision, |index| states.get(index));
+            known.learn_from(sent, told, charges.iter().copied(), &decision, |index| {
+                states.get(index)
+            });
             remembered(&known)
         })
     };
-    // An admission, a strike, the strike that bans.
-    assert_eq!(ask(true, &[&quota, &ban]), [0, 0, 2, 2]);
-    assert_eq!(ask(true, &[&quota, &once]), [0, 1, 1, 1]);
-    assert_eq!(ask(true, &[&quota]), [0, 1, 1, 1]);
+    // An admission, a strike, the strike that bans, and another request under the ban: the first denial leaves a mark.
+    assert_eq!(ask(true, &[&quota, &ban]), [0, 0, 0, 2]);
+    assert_eq!(ask(true, &[&quota, &once]), [0, 0, 1, 1]);
+    assert_eq!(ask(true, &[&quota]), [0, 0, 1, 1]);
     assert_eq!(ask(false, &[&quota]), [0; 4]);
 }
 
@@ -524,7 +561,11 @@ fn the_states_of_one_request_are_by_one_clock() {
     let denied = decide(NOON, &charges, &mut states[..]);
     for (slots, is_known) in [([3, 3], true), ([3, 4], false)] {
         let sent = known.departs();
-        for (index, slot) in slots.into_iter().enumerate() {
+        for (index, slot) in slots
+            .into_iter()
+            .enumerate()
+            .chain(slots.into_iter().enumerate())
+        {
             let told = ToldStates {
                 at: NOON,
                 received_at: sent.sent_at,
@@ -532,10 +573,12 @@ fn the_states_of_one_request_are_by_one_clock() {
             };
             let one = &charges[index..=index];
             let decision = decide(NOON, one, &mut states.clone()[index..=index]);
-            known.learn_from(sent, told, one, &decision, |_| Some(&states[index]));
+            known.learn_from(sent, told, one.iter().copied(), &decision, |_| {
+                Some(&states[index])
+            });
         }
 
-        let said = known.judge_at(sent.sent_at, &charges, None);
+        let said = known.judge_at(|| sent.sent_at, &charges, None);
 
         let verdicts = denial(&said).map(Decision::verdicts);
         assert_eq!(verdicts, is_known.then_some(denied.verdicts()));

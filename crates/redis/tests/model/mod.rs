@@ -139,6 +139,7 @@ pub(crate) mod known {
         pub(crate) fn learn(
             &self,
             _call: SentCall,
+            _received_at: Instant,
             _slot: u16,
             _request: &Request,
             _decision: &Decision,

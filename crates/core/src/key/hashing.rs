@@ -3,7 +3,7 @@
 use std::array;
 use std::hash::{BuildHasher, RandomState};
 
-use tollgate_core::Key;
+use crate::{Key, Scope};
 
 /// Two universal hashes, one behind the other, with secrets that are drawn at random.
 ///
@@ -20,7 +20,7 @@ use tollgate_core::Key;
 /// guesses all secrets and crowds one shard, a search goes through four thousand entries that lie in a row, and takes
 /// microseconds.
 #[derive(Clone)]
-pub(crate) struct Hashing {
+pub struct KeyHashing {
     /// Added to every sum, which makes single hashes uniform.
     start: u128,
     short: u128,
@@ -34,15 +34,17 @@ const BLOCKS: usize = Key::MAX_LEN / size_of::<u128>();
 /// Shorter keys are one word, their length included.
 const SHORT: usize = size_of::<u64>();
 
-impl Hashing {
+impl KeyHashing {
     /// Random secrets of this process alone, drawn from the SipHash of std's maps.
-    pub(crate) fn random() -> Self {
+    #[must_use]
+    pub fn random() -> Self {
         Self::from_secrets(&RandomState::new())
     }
 
     /// Fixed secrets, for models that must run the same way each time.
     #[cfg(loom)]
-    pub(crate) fn fixed() -> Self {
+    #[must_use]
+    pub fn fixed() -> Self {
         Self::from_secrets(&std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default())
     }
 
@@ -66,10 +68,18 @@ impl Hashing {
         }
     }
 
+    /// The hash of a key under a scope.
+    #[must_use]
+    #[inline]
+    pub fn hash_of(&self, scope: Scope, key: &Key) -> u64 {
+        let (blocks, rest) = key.blocks();
+        self.hash(scope.number(), blocks, rest, key.as_bytes().len())
+    }
+
     /// The hash of a key of `len` bytes under the scope of a number. `blocks` and `rest` are the bytes of the key: see
     /// [`Key::blocks`](tollgate_core::Key::blocks).
     #[inline]
-    pub(crate) fn hash(&self, scope: u32, blocks: &[[u8; 16]], rest: u128, len: usize) -> u64 {
+    pub fn hash(&self, scope: u32, blocks: &[[u8; 16]], rest: u128, len: usize) -> u64 {
         // The length is a part of it, so that two keys differ even if one is the other with zeros behind it.
         let sum = if len < SHORT {
             let [word, _] = halves(rest);
@@ -96,7 +106,7 @@ impl Hashing {
 /// The halves of a number, the lower one first.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "each half is all of it")]
-pub(crate) const fn halves(number: u128) -> [u64; 2] {
+const fn halves(number: u128) -> [u64; 2] {
     [number as u64, (number >> 64) as u64]
 }
 
@@ -112,9 +122,9 @@ const fn product(block: u128, secrets: [u64; 2]) -> u128 {
 }
 
 /// Shows no secrets.
-impl std::fmt::Debug for Hashing {
+impl std::fmt::Debug for KeyHashing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Hashing")
+        f.write_str("KeyHashing")
     }
 }
 
@@ -133,7 +143,7 @@ const fn mix(mut sum: u64) -> u64 {
 
 /// At most fifteen bytes as a number; the first byte is the lowest.
 #[cfg(test)]
-pub(crate) fn pack(bytes: &[u8]) -> u128 {
+fn pack(bytes: &[u8]) -> u128 {
     let bytes = bytes.iter().rev();
     bytes.fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
@@ -144,14 +154,14 @@ mod tests {
 
     use super::*;
 
-    fn hash(hashing: &Hashing, scope: u32, key: &[u8]) -> u64 {
+    fn hash(hashing: &KeyHashing, scope: u32, key: &[u8]) -> u64 {
         let (blocks, rest) = key.as_chunks();
         hashing.hash(scope, blocks, pack(rest), key.len())
     }
 
     #[test]
     fn every_byte_the_length_and_the_scope_count() {
-        let hashing = Hashing::random();
+        let hashing = KeyHashing::random();
         let mut hashes = HashSet::new();
         for scope in [0, 1] {
             // Every length; fewer under Miri, which is slow.
@@ -180,7 +190,7 @@ mod tests {
         let last = |n: u64| n.to_be_bytes();
         let first = |n: u64| n.to_le_bytes();
         for key in [last, first] {
-            for hashing in [(); SECRETS].map(|()| Hashing::random()) {
+            for hashing in [(); SECRETS].map(|()| KeyHashing::random()) {
                 // when they fall into 256 shards, and each into one of 256 places by its lowest bits
                 let (mut shards, mut places) = ([0_u32; PLACES], [0_u32; PLACES]);
                 for n in 0..PLACES as u64 * 256 {
@@ -203,8 +213,8 @@ mod tests {
         const KEYS: usize = if cfg!(miri) { 32 } else { 256 };
         const OTHERS: usize = if cfg!(miri) { 2 } else { 20 };
         // given keys that all meet in one of 4,096 places
-        let known = Hashing::random();
-        let place = |hashing: &Hashing, n: u64| {
+        let known = KeyHashing::random();
+        let place = |hashing: &KeyHashing, n: u64| {
             hash(hashing, 0, format!("caller-{n}").as_bytes()) % (KEYS as u64 * 16)
         };
         let crafted: Vec<_> = (0..2_000_000)
@@ -214,7 +224,7 @@ mod tests {
         assert_eq!(crafted.len(), KEYS);
 
         // when others hash them
-        for other in [(); OTHERS].map(|()| Hashing::random()) {
+        for other in [(); OTHERS].map(|()| KeyHashing::random()) {
             let places: HashSet<_> = crafted.iter().map(|&n| place(&other, n)).collect();
 
             // then they are apart, except a few as with any 256 keys: eight collide on average
@@ -224,7 +234,7 @@ mod tests {
 
     #[test]
     fn two_backends_place_the_same_key_differently() {
-        let hashes = [(); 2].map(|()| hash(&Hashing::random(), 0, b"alice"));
+        let hashes = [(); 2].map(|()| hash(&KeyHashing::random(), 0, b"alice"));
         assert_ne!(hashes[0], hashes[1]);
     }
 }
