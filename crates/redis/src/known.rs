@@ -19,14 +19,15 @@
 mod history;
 #[cfg(test)]
 mod hot_key;
+mod sets;
 #[cfg(test)]
 mod tests;
 mod turn;
 
 use std::fmt;
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -34,6 +35,7 @@ use tollgate_core::{
     Charge, Decision, Key, KeyHashing, Mode, Scope, State, Timestamp, Unit, deny_by_known,
 };
 
+use self::sets::{Set, Sets};
 pub(crate) use self::turn::{Turn, TurnUnderWay};
 use crate::sync::Instant;
 
@@ -58,25 +60,11 @@ const LOG_ENTRIES: usize = 64;
 /// The states that denied.
 pub(crate) struct KnownDenials {
     /// None if each denial is asked for.
-    sets: Box<[Mutex<Set>]>,
+    sets: Sets<Entry>,
     hashing: KeyHashing,
     /// The time within which a request is answered.
     deadline: Duration,
-    /// The number of events so far.
-    events: AtomicU64,
     denied: AtomicU64,
-}
-
-/// The states of some keys, and what this process does to them.
-#[derive(Default)]
-struct Set {
-    entries: Vec<Entry>,
-    /// The number of the last event.
-    event: u64,
-    /// Events that have begun and not ended.
-    pending: u32,
-    /// The hashes of the last two keys that were denied and are not remembered.
-    marks: [u64; 2],
 }
 
 struct Entry {
@@ -150,10 +138,9 @@ impl KnownDenials {
     pub(crate) fn new(are_kept: bool, deadline: Duration) -> Arc<Self> {
         let sets = if are_kept { SETS } else { 0 };
         Arc::new(Self {
-            sets: (0..sets).map(|_| Mutex::default()).collect(),
+            sets: Sets::new(sets),
             hashing: KeyHashing::random(),
             deadline,
-            events: AtomicU64::new(0),
             denied: AtomicU64::new(0),
         })
     }
@@ -190,7 +177,7 @@ impl KnownDenials {
             return self.judge_all(now(), charges, at_least);
         };
         let hash = self.hash(charge.scope, charge.key);
-        let mut set = self.set(hash);
+        let mut set = self.sets.set(hash);
         let Some(entry) = set.as_mut().and_then(|set| set.find(hash, charge)) else {
             return Judged::Asks(None);
         };
@@ -216,7 +203,7 @@ impl KnownDenials {
             .flatten();
         for (number, charge) in charges.iter().enumerate() {
             let hash = self.hash(charge.scope, charge.key);
-            let mut set = self.set(hash);
+            let mut set = self.sets.set(hash);
             let Some(entry) = set.as_mut().and_then(|set| set.find(hash, charge)) else {
                 continue;
             };
@@ -244,7 +231,7 @@ impl KnownDenials {
         let mut slot = None;
         for charge in charges {
             let hash = self.hash(charge.scope, charge.key);
-            let mut set = self.set(hash)?;
+            let mut set = self.sets.set(hash)?;
             let entry = set.find(hash, charge)?;
             let is_of_slot = *slot.get_or_insert(entry.told.slot) == entry.told.slot;
             known.are_certain &= is_of_slot && entry.is_believed(now);
@@ -260,7 +247,7 @@ impl KnownDenials {
     /// Notes that a call leaves now.
     pub(crate) fn departs(&self) -> SentCall {
         // In this order: what ends later is not older than the call.
-        let event = self.events.load(Ordering::SeqCst);
+        let event = self.sets.departs();
         SentCall {
             event,
             sent_at: Instant::now(),
@@ -288,7 +275,7 @@ impl KnownDenials {
                 continue;
             };
             let hash = self.hash(charge.scope, charge.key);
-            let Some(mut set) = self.set(hash) else {
+            let Some(mut set) = self.sets.set(hash) else {
                 return;
             };
             let is_denied = decision.verdicts()[index].is_denied();
@@ -318,33 +305,15 @@ impl KnownDenials {
         if hashes.is_empty() {
             return None;
         }
-        self.note(&hashes, |set| set.pending += 1);
+        self.sets.begins(&hashes);
         Some(OwnEvent {
             known: Arc::clone(self),
             hashes,
         })
     }
 
-    fn note(&self, hashes: &[u64], change: impl Fn(&mut Set)) {
-        let event = self.events.fetch_add(1, Ordering::SeqCst) + 1;
-        for hash in hashes {
-            if let Some(mut set) = self.set(*hash) {
-                set.event = set.event.max(event);
-                set.entries.clear();
-                change(&mut set);
-            }
-        }
-    }
-
     fn hash(&self, scope: Scope, key: &Key) -> u64 {
         self.hashing.hash_of(scope, key)
-    }
-
-    /// The set of the keys of this hash; `None` if nothing is remembered.
-    fn set(&self, hash: u64) -> Option<MutexGuard<'_, Set>> {
-        let place = usize::try_from(hash % SETS as u64).ok()?;
-        let set = self.sets.get(place)?;
-        Some(set.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -360,11 +329,11 @@ fn is_repeated<'c>(
 
 impl Drop for OwnEvent {
     fn drop(&mut self) {
-        self.known.note(&self.hashes, |set| set.pending -= 1);
+        self.known.sets.ends(&self.hashes);
     }
 }
 
-impl Set {
+impl Set<Entry> {
     /// The last state of this charge's budget. While an event is under way there is none.
     fn find(&mut self, hash: u64, charge: &Charge<'_>) -> Option<&mut Entry> {
         let mut entries = self.entries.iter_mut();
@@ -378,7 +347,7 @@ impl Set {
         (is_new, is_denied): (bool, bool),
         entry: impl FnOnce() -> Entry,
     ) {
-        if self.pending > 0 || self.event > call.event {
+        if !self.may_learn(call.event) {
             return;
         }
         let place = self
