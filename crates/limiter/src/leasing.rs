@@ -9,6 +9,8 @@ mod pool;
 mod reservation;
 mod shelves;
 mod terms;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use tollgate_core::{
 use self::asking::ask;
 use self::pool::{Pool, Told};
 use self::reservation::Reservation;
-use self::shelves::Place;
+use self::shelves::{Place, Shelves};
 use self::terms::LeaseTerms;
 use crate::Policy;
 use crate::sync::ArcSwap;
@@ -36,9 +38,9 @@ pub(crate) struct LeasingBackend {
 }
 
 /// The outcome of a charge at the blocks of this process.
-enum Spending {
+enum Spent {
     /// A block had enough.
-    Spent(Place, Part),
+    Here(Place, Part),
     /// No block had enough, and the blocks are told what the backend decides.
     Short(Place),
     /// The charge is not leased.
@@ -48,7 +50,7 @@ enum Spending {
 impl LeasingBackend {
     pub(crate) fn around(backend: Arc<dyn Backend>) -> Self {
         Self {
-            pool: Pool::of(backend),
+            pool: Pool::of(backend, Shelves::new()),
             terms: ArcSwap::default(),
             decided: AtomicU64::new(0),
         }
@@ -69,39 +71,31 @@ impl LeasingBackend {
 
     /// Spends a charge from a block, and asks for the next one if it is time.
     #[inline]
-    fn spend(&self, terms: &LeaseTerms, charge: &Charge<'_>) -> Spending {
+    fn spend(&self, terms: &LeaseTerms, charge: &Charge<'_>) -> Spent {
         let Some(lease) = terms.for_charge(charge) else {
-            return Spending::Unleased;
+            return Spent::Unleased;
         };
-        let pool = &self.pool;
-        let now_us = pool.now_us();
-        let place = pool.shelves.place(charge.scope, charge.key);
-        let mut shelf = pool.shelves.shelf(place);
-        let blocks = match shelf.find(place) {
-            Some(blocks) if blocks.are_for(charge, lease) => blocks,
-            _ => match shelf.made(place, charge, lease, now_us) {
-                Some(blocks) => blocks,
-                None => return Spending::Unleased,
-            },
+        let Some(found) = self.pool.spend(charge, lease) else {
+            return Spent::Unleased;
         };
-        let part = blocks.spend(charge, now_us);
-        let asked = blocks.to_ask(now_us);
-        drop(shelf);
-        if let Some((number, amount)) = asked {
-            ask(pool, charge, place, number, amount);
+        if let Some((number, amount)) = found.to_ask {
+            ask(&self.pool, charge, found.place, number, amount);
         }
-        part.map_or(Spending::Short(place), |part| Spending::Spent(place, part))
+        match found.part {
+            Some(part) => Spent::Here(found.place, part),
+            None => Spent::Short(found.place),
+        }
     }
 
     /// Decides a call of one charge.
     fn decide_one(&self, terms: &LeaseTerms, charge: &Charge<'_>) -> Answer<Decision> {
         let backend = &self.pool.backend;
         match self.spend(terms, charge) {
-            Spending::Spent(_, part) => {
+            Spent::Here(_, part) => {
                 self.decided.fetch_add(1, Ordering::Relaxed);
                 Answer::now(Ok(part.alone()))
             }
-            Spending::Short(place) => {
+            Spent::Short(place) => {
                 let (pool, told) = (Arc::clone(&self.pool), Told { place, position: 0 });
                 backend.decide(&[*charge]).map(move |answer| {
                     let decision = answer?;
@@ -109,7 +103,7 @@ impl LeasingBackend {
                     Ok(decision)
                 })
             }
-            Spending::Unleased => backend.decide(&[*charge]),
+            Spent::Unleased => backend.decide(&[*charge]),
         }
     }
 
@@ -120,15 +114,15 @@ impl LeasingBackend {
         let mut others: SmallVec<[Charge<'_>; 4]> = SmallVec::new();
         for charge in charges {
             match self.spend(terms, charge) {
-                Spending::Spent(place, part) => {
+                Spent::Here(place, part) => {
                     reserved.keep(charge, place, part);
                     continue;
                 }
-                Spending::Short(place) => told.push(Told {
+                Spent::Short(place) => told.push(Told {
                     place,
                     position: others.len(),
                 }),
-                Spending::Unleased => {}
+                Spent::Unleased => {}
             }
             reserved.leave();
             others.push(*charge);
@@ -147,10 +141,8 @@ impl LeasingBackend {
 }
 
 impl Drop for LeasingBackend {
-    /// Gives back all blocks, and those that are still to come.
     fn drop(&mut self) {
-        self.pool.is_over.store(true, Ordering::Release);
-        self.pool.give_back_all();
+        self.pool.end();
     }
 }
 

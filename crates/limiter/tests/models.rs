@@ -21,6 +21,17 @@ mod key {
     pub(crate) mod list;
 }
 
+#[path = "../src/leasing"]
+mod leasing {
+    mod asking;
+    mod pool;
+    mod reservation;
+    mod shelves;
+
+    #[path = "../../tests/models/leasing.rs"]
+    mod models;
+}
+
 #[path = "../src/limiter"]
 mod limiter {
     mod health;

@@ -41,8 +41,7 @@ impl KeyHashing {
         Self::from_secrets(&RandomState::new())
     }
 
-    /// Fixed secrets, for models that must run the same way each time.
-    #[cfg(loom)]
+    /// Fixed secrets, only for models, which must run the same way each time.
     #[must_use]
     pub fn fixed() -> Self {
         Self::from_secrets(&std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default())

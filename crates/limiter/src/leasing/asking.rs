@@ -43,7 +43,7 @@ pub(super) fn ask(pool: &Arc<Pool>, charge: &Charge<'_>, place: Place, number: u
 }
 
 /// A question that is under way. Dropped before its answer, because the runtime ends, it has failed.
-struct Asking {
+pub(super) struct Asking {
     pool: Option<Arc<Pool>>,
     place: Place,
     number: u64,
@@ -53,7 +53,7 @@ struct Asking {
 }
 
 impl Asking {
-    fn new(pool: &Arc<Pool>, charge: &Charge<'_>, place: Place, number: u64) -> Self {
+    pub(super) fn new(pool: &Arc<Pool>, charge: &Charge<'_>, place: Place, number: u64) -> Self {
         Self {
             pool: Some(Arc::clone(pool)),
             place,
@@ -65,7 +65,7 @@ impl Asking {
     }
 
     /// Takes in the answer, and gives the time at which the block ends, if one came.
-    fn answered(mut self, decision: Option<Decision>) -> Option<u64> {
+    pub(super) fn answered(mut self, decision: Option<Decision>) -> Option<u64> {
         let pool = self.pool.take()?;
         let now_us = pool.now_us();
         let mut shelf = pool.shelves.shelf(self.place);

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{Backend, Decision};
+use tollgate_core::{Backend, Charge, Decision, Lease, Part};
 
 use super::shelves::{Place, Shelves};
+use crate::sync::AtomicBool;
 
 pub(super) struct Pool {
     pub(super) backend: Arc<dyn Backend>,
@@ -25,11 +26,20 @@ pub(super) struct Told {
     pub(super) position: usize,
 }
 
+/// What a charge found at its blocks.
+pub(super) struct Spending {
+    pub(super) place: Place,
+    /// Its part of a block that had enough.
+    pub(super) part: Option<Part>,
+    /// The number of a question for another block, and its amount.
+    pub(super) to_ask: Option<(u64, u64)>,
+}
+
 impl Pool {
-    pub(super) fn of(backend: Arc<dyn Backend>) -> Arc<Self> {
+    pub(super) fn of(backend: Arc<dyn Backend>, shelves: Shelves) -> Arc<Self> {
         Arc::new(Self {
             backend,
-            shelves: Shelves::new(),
+            shelves,
             began: Instant::now(),
             is_over: AtomicBool::new(false),
         })
@@ -45,6 +55,31 @@ impl Pool {
         self.began + Duration::from_micros(us)
     }
 
+    /// Spends a charge from a block; `None` if it is not leased.
+    #[inline]
+    pub(super) fn spend(&self, charge: &Charge<'_>, lease: &Lease) -> Option<Spending> {
+        let now_us = self.now_us();
+        let place = self.shelves.place(charge.scope, charge.key);
+        let mut shelf = self.shelves.shelf(place);
+        let blocks = match shelf.find(place) {
+            Some(blocks) if blocks.are_for(charge, lease) => blocks,
+            _ => shelf.made(place, charge, lease, now_us)?,
+        };
+        Some(Spending {
+            place,
+            part: blocks.spend(charge, now_us),
+            to_ask: blocks.to_ask(now_us),
+        })
+    }
+
+    /// The limiter is gone: all blocks are given back, and those that are still to come.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        for (receipt, n) in self.shelves.take_all() {
+            self.backend.credit(receipt, n);
+        }
+    }
+
     /// Gives back what is left of the blocks of a budget that have ended.
     pub(super) fn give_back_ended(&self, place: Place) {
         let now_us = self.now_us();
@@ -52,13 +87,6 @@ impl Pool {
         let rests = shelf.find(place).map(|blocks| blocks.take_ended(now_us));
         drop(shelf);
         for (receipt, n) in rests.into_iter().flatten() {
-            self.backend.credit(receipt, n);
-        }
-    }
-
-    /// Gives back all blocks.
-    pub(super) fn give_back_all(&self) {
-        for (receipt, n) in self.shelves.take_all() {
             self.backend.credit(receipt, n);
         }
     }

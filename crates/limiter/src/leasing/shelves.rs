@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use tollgate_core::{Blocks, Charge, Key, KeyHashing, Lease, Receipt, Scope};
 
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
-const SHELVES: usize = 64;
+pub(super) const SHELVES: usize = 64;
 
 /// The budgets of one shelf. 65,536 in all, of some 400 bytes each: callers with fewer than a few requests in a lease's time stand
 /// here too, until their time is over, and need no block.
-const MOST: usize = 1_024;
+pub(super) const MOST: usize = 1_024;
 
 /// The questions of one owner of blocks, so that no other has their numbers.
 const QUESTIONS: u64 = 1 << 32;
@@ -54,9 +54,13 @@ impl Hasher for PlaceHasher {
 
 impl Shelves {
     pub(super) fn new() -> Self {
+        Self::with(KeyHashing::random(), SHELVES)
+    }
+
+    pub(super) fn with(hashing: KeyHashing, shelves: usize) -> Self {
         Self {
-            shelves: (0..SHELVES).map(|_| Mutex::default()).collect(),
-            hashing: KeyHashing::random(),
+            shelves: (0..shelves).map(|_| Mutex::default()).collect(),
+            hashing,
             owners: AtomicU64::new(0),
         }
     }
@@ -69,7 +73,7 @@ impl Shelves {
     #[inline]
     pub(super) fn shelf(&self, place: Place) -> MutexGuard<'_, Shelf> {
         // Upper bits: a map within a shelf goes by the lower ones.
-        let shelf = (place.0 >> 40) as usize % SHELVES;
+        let shelf = (place.0 >> 40) as usize % self.shelves.len();
         let mut shelf = lock(&self.shelves[shelf]);
         if shelf.first_number == 0 {
             shelf.first_number = self.owners.fetch_add(1, Ordering::Relaxed) + 1;
@@ -141,41 +145,4 @@ impl Shelf {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use tollgate_core::{Mode, Quota};
-
-    use super::*;
-
-    #[test]
-    fn a_flood_of_callers_fills_the_shelves_and_leaves_room_once_it_is_over() {
-        let (shelves, lease) = (Shelves::new(), Lease::up_to(100));
-        let quota = Quota::per_second(1_000);
-        let comes = |caller: u64, now_us: u64| {
-            let key = Key::from(caller);
-            let charge = Charge {
-                scope: Scope::of("flooded", 0, &quota),
-                quota: &quota,
-                key: &key,
-                cost: 1,
-                mode: Mode::Enforce,
-            };
-            let place = shelves.place(charge.scope, &key);
-            let mut shelf = shelves.shelf(place);
-            shelf.find(place).is_some() || shelf.made(place, &charge, &lease, now_us).is_some()
-        };
-        let stand = |now_us| (0..100_000).filter(|caller| comes(*caller, now_us)).count();
-
-        // Each shelf gets its share of the callers, and more than it has room for.
-        assert_eq!(stand(0), SHELVES * MOST);
-        assert!(!comes(1_000_000, 99_999));
-        assert!(comes(1_000_000, 200_000));
-        let budgets = shelves
-            .shelves
-            .iter()
-            .map(|shelf| lock(shelf).by_place.len());
-        assert!(budgets.sum::<usize>() <= SHELVES * MOST);
-    }
 }
