@@ -48,6 +48,8 @@ const RECORDED: &[Scenario] = &[
     Scenario::TollgateKnown,
     Scenario::TollgateKnownPlain,
     Scenario::TollgateLeased,
+    Scenario::FloodKnown,
+    Scenario::FloodAsked,
     Scenario::TollgateOffenders,
     Scenario::TollgateOffendersMany,
     Scenario::TollgateShare,

@@ -312,6 +312,8 @@ impl KnownDenials {
         })
     }
 
+    // Inlined always: a call costs as much as the hash.
+    #[inline(always)]
     fn hash(&self, scope: Scope, key: &Key) -> u64 {
         self.hashing.hash_of(scope, key)
     }

@@ -59,6 +59,15 @@ pub(crate) const BY_PEER: &[ByPeer] = &[
     by_peer(Scenario::TollgateHeaders, Scenario::GovernorHeaders, 0.6),
     by_peer(Scenario::TollgateTyped, Scenario::GovernorTyped, 0.6),
     by_peer(Scenario::TollgateDenied, Scenario::GovernorDenied, 0.4),
+    by_peer(Scenario::TollgateKnown, Scenario::TollgateDenied, 1.3),
+    by_peer(
+        Scenario::TollgateKnownPlain,
+        Scenario::TollgateDeniedPlain,
+        1.3,
+    ),
+    by_peer(Scenario::FloodKnown, Scenario::FloodAsked, 1.05),
+    // With the 1,189 of the service alone, that is 0.7 of the pace of a request in memory.
+    by_peer(Scenario::TollgateLeased, Scenario::TollgatePlain, 2.1),
 ];
 
 const fn by_peer(ours: Scenario, peer: Scenario, most: f64) -> ByPeer {

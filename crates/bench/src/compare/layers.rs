@@ -129,6 +129,26 @@ const ROWS: &[(&str, Scenario, &[Peer])] = &[
         &[("without", Scenario::TollgatePlain)],
     ),
     (
+        "layer, a denial that the Redis backend knows",
+        Scenario::TollgateKnown,
+        &[("a denial in memory", Scenario::TollgateDenied)],
+    ),
+    (
+        "the same, no headers",
+        Scenario::TollgateKnownPlain,
+        &[("a denial in memory", Scenario::TollgateDeniedPlain)],
+    ),
+    (
+        "a denial by Redis of a caller that never comes again",
+        Scenario::FloodKnown,
+        &[("if no denial is known", Scenario::FloodAsked)],
+    ),
+    (
+        "layer, allowed out of a leased block, no headers",
+        Scenario::TollgateLeased,
+        &[("out of a budget in memory", Scenario::TollgatePlain)],
+    ),
+    (
         "one policy with a route, no headers",
         Scenario::TollgateOneRoute,
         &[],
