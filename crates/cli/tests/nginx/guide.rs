@@ -169,6 +169,10 @@ const BEYOND: &[(&str, &str)] = &[
         "grpc: nginx does not answer calls of gRPC",
     ),
     (
+        "quotas = '100/s'\nlease = { up_to = 50 }",
+        "lease: nginx leases nothing",
+    ),
+    (
         "quotas = '5/s'\nwhen = ['x']",
         "when: only the code of a service has what is registered",
     ),
