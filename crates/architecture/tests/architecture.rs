@@ -25,6 +25,7 @@ const HELD: &[&str] = &[
     "macros",
     "memory",
     "redis",
+    "scale",
     "server",
     "testkit",
     "tollgate",
