@@ -4,8 +4,8 @@ use tollgate_core::Quota;
 
 use crate::outcome::Pass;
 
-/// The units by which the requests that passed in any interval of length *ℓ* exceed `burst + rate × (ℓ + slack)` at most; below zero
-/// if they stay within it. `passes` are in the order of their times.
+/// The units by which the requests that passed in any interval of length *ℓ* exceed `burst + rate × (ℓ + slack)` at most; below
+/// zero if they stay within it. `passes` are in the order of their times.
 #[must_use]
 pub fn excess(quota: &Quota, passes: &[Pass], slack_us: u64) -> f64 {
     let period = i128::try_from(quota.period().as_micros()).unwrap_or(i128::MAX);

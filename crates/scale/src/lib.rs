@@ -9,6 +9,9 @@
 //! | [`Settings`] | the fleet, its load, and what happens to it |
 //! | [`simulate`] | a run from beginning to end |
 //! | [`Outcome`] | the figures of a run |
+//! | [`runs`] | the runs of `docs/scale.md`, and their figures |
+//! | [`measured`] | the points that are measured on a real server |
+//! | [`pictures`], [`page`] | the plots, and the tables |
 
 #![allow(
     clippy::float_arithmetic,
@@ -18,18 +21,20 @@
 )]
 
 mod agent;
-
+mod chart;
 mod excess;
 mod fleet;
 mod load;
-
+pub mod measured;
 mod outcome;
-
+pub mod page;
+pub mod pictures;
+pub mod runs;
 mod server;
 mod settings;
 
 pub use excess::excess;
 pub use fleet::simulate;
-pub use load::Load;
+pub use load::{Load, Pulses};
 pub use outcome::{Moment, Outcome, Pass, Span, Tracked};
 pub use settings::{Settings, Shape};

@@ -5,6 +5,20 @@ use std::sync::Arc;
 use fastrand::Rng;
 use tollgate_core::Quota;
 
+/// Two pulses of requests in each cycle, and none else: a short one, and a long one some time after the short one's start.
+/// Microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Pulses {
+    /// The length of the short one.
+    pub short_us: u64,
+    /// The length of the long one.
+    pub long_us: u64,
+    /// The time from the start of the one to the start of the other.
+    pub gap_us: u64,
+    /// The length of a cycle.
+    pub cycle_us: u64,
+}
+
 /// Requests that come at random (Poisson), for keys of which few are hot and many are not (Zipf).
 #[derive(Clone, Debug)]
 pub struct Load {
@@ -12,8 +26,8 @@ pub struct Load {
     pub rate: f64,
     /// The demand for a key, as a part of its limit.
     pub usage: f64,
-    /// Requests come only for so many microseconds, once in so many; every other time for five times as long.
-    pub pulses_us: Option<(u64, u64)>,
+    /// The times in which requests come, if not always.
+    pub pulses: Option<Pulses>,
     keys: Arc<Keys>,
 }
 
@@ -21,39 +35,39 @@ pub struct Load {
 const LEAST: u64 = 10;
 
 impl Load {
-    /// So many requests a second for so many keys: key number *k* gets a share of them in proportion to 1 / *k* to this power. Each
+    /// Requests at this rate for so many keys: key number *k* gets a share of them in proportion to 1 / *k* to this power. Each
     /// key's demand is half of its limit.
     #[must_use]
     pub fn zipf(rate: f64, keys: u32, power: f64) -> Self {
         Self {
             rate,
             usage: 0.5,
-            pulses_us: None,
+            pulses: None,
             keys: Arc::new(Keys::zipf(keys, power)),
         }
     }
 
-    /// So many requests a second for one key.
+    /// Requests at this rate for one key.
     #[must_use]
     pub fn of_one(rate: f64) -> Self {
         Self::zipf(rate, 1, 1.0)
     }
 
-    /// With this demand for each key, as a part of its limit.
+    /// Each key has this demand, as a part of its limit.
     #[must_use]
     pub fn using(mut self, usage: f64) -> Self {
         self.usage = usage;
         self
     }
 
-    /// With requests only in the first `on_us` of each `period_us`, and of every other one for five times as long.
+    /// Requests come in pulses.
     #[must_use]
-    pub fn in_pulses(mut self, on_us: u64, period_us: u64) -> Self {
-        self.pulses_us = Some((on_us, period_us));
+    pub fn in_pulses(mut self, pulses: Pulses) -> Self {
+        self.pulses = Some(pulses);
         self
     }
 
-    /// With the same keys at another rate.
+    /// Requests at another rate for these keys.
     #[must_use]
     pub fn at(&self, rate: f64) -> Self {
         Self {
@@ -89,18 +103,24 @@ impl Load {
     pub(crate) fn next(&self, now_ns: f64, random: &mut Rng) -> f64 {
         let gap = -(1.0 - random.f64()).ln() / self.rate * 1e9;
         let next = now_ns + gap;
-        let Some((on_us, period_us)) = self.pulses_us else {
+        let Some(pulses) = self.pulses else {
             return next;
         };
-        let (on, period) = (on_us as f64 * 1e3, period_us as f64 * 1e3);
-        let number = (next / period).floor();
-        let is_long = number.rem_euclid(2.0) >= 1.0;
-        let lasts = if is_long { 5.0 * on } else { on };
-        let pulse = number * period;
-        if next - pulse < lasts {
+        let [short, long, start, cycle] = [
+            pulses.short_us,
+            pulses.long_us,
+            pulses.gap_us,
+            pulses.cycle_us,
+        ]
+        .map(|us| us as f64 * 1e3);
+        let begin = (next / cycle).floor() * cycle;
+        let at = next - begin;
+        if at < short || (start..start + long).contains(&at) {
             next
+        } else if at < start {
+            begin + start + gap.min(short)
         } else {
-            pulse + period + gap.min(on)
+            begin + cycle + gap.min(short)
         }
     }
 }

@@ -71,7 +71,7 @@ pub struct Outcome {
     pub nodes_in_use: u32,
     /// Half of the requests that wait do so for no longer than this.
     pub median_wait_us: u64,
-    /// Of a hundred requests that wait 99 do so for no longer than this.
+    /// 99 of a hundred requests that wait do so for no longer than this.
     pub longest_wait_us: u64,
     /// The requests for tracked keys that passed.
     pub tracked_admitted: u64,

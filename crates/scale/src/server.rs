@@ -6,8 +6,8 @@ use tollgate_core::{
     Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide, decide_up_to,
 };
 
-/// Instructions of redis-server for a call, for each key in it, and for each further request of a key in it. `BENCHMARKS.md` has 39,678
-/// for a lone decision, 15,133 for each of 64 keys in a call, and 1,464 for each of 64 requests for one key.
+/// Instructions of redis-server for a call, for each key in it, and for each further request of a key in it. `BENCHMARKS.md` has
+/// 39,678 for a lone decision, 15,133 for each of 64 keys in a call, and 1,464 for each of 64 requests for one key.
 const OF_A_CALL: u64 = 25_000;
 const OF_A_KEY: u64 = 15_000;
 const OF_ANOTHER: u64 = 900;

@@ -82,7 +82,7 @@ impl Settings {
         }
     }
 
-    /// With leases of these terms.
+    /// Processes lease by these terms.
     #[must_use]
     pub fn leased(mut self, lease: Lease) -> Self {
         self.lease = Some(lease);

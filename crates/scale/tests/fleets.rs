@@ -12,7 +12,7 @@ use tollgate_core::Lease;
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, History, Manner, Outcome as Said, Verb, check,
 };
-use tollgate_scale::{Load, Outcome, Settings, Shape, excess, simulate};
+use tollgate_scale::{Load, Outcome, Pulses, Settings, Shape, excess, simulate};
 
 /// A fleet under a load that comes in pulses: blocks are leased in one, and would be spent in the next one if they still lived.
 fn pulsed(seed: u64) -> Settings {
@@ -22,7 +22,12 @@ fn pulsed(seed: u64) -> Settings {
         processes: 10,
         warm_up_us: 0,
         run_us: 4_000_000,
-        ..Settings::of(load.in_pulses(15_000, 1_300_000))
+        ..Settings::of(load.in_pulses(Pulses {
+            short_us: 15_000,
+            long_us: 75_000,
+            gap_us: 1_300_000,
+            cycle_us: 2_600_000,
+        }))
     }
     .leased(Lease::up_to(1_000_000))
 }
@@ -66,7 +71,12 @@ fn no_fleet_lets_more_pass_than_the_bound() {
             };
         let load = Load::of_one(10_000.0).using([0.5, 1.0, 4.0][(seed % 3) as usize]);
         let load = match seed % 4 {
-            0 => load.in_pulses(10_000 + 3_000 * seed, 700_000),
+            0 => load.in_pulses(Pulses {
+                short_us: 3_000,
+                long_us: 100_000,
+                gap_us: 15_000 + 9_000 * (seed % 9),
+                cycle_us: 700_000,
+            }),
             _ => load,
         };
         let settings = Settings {

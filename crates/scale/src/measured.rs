@@ -1,0 +1,191 @@
+//! Points that are measured: real limiters before one real Redis on this machine.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use tokio::runtime::{Handle, Runtime};
+use tollgate::{Lease, Limiter, Policy, RedisBackend};
+use tollgate_testkit::Standalone;
+
+use crate::excess::excess;
+use crate::load::Load;
+use crate::outcome::Pass;
+use crate::runs::{Row, pulses, rounded};
+
+/// An error of a measurement.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The time before anything is counted, and the time that is.
+const WARM_UP: Duration = Duration::from_millis(1_500);
+const RUN: Duration = Duration::from_secs(6);
+
+/// A measurement.
+struct Measurement {
+    table: &'static str,
+    line: &'static str,
+    x: f64,
+    limiters: u32,
+    load: Load,
+    lease: Option<Lease>,
+}
+
+/// Measures each point: the calls by the server's own account, and the requests by the limiters' answers.
+///
+/// # Errors
+///
+/// If there is no runtime, or no server.
+pub fn all() -> Result<Vec<Row>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let lease = Lease::up_to(1_000_000);
+    let lines = [("no lease", None), ("leases of 100 ms", Some(lease))];
+    let mut rows = Vec::new();
+    for (line, lease) in lines {
+        let of = |table, x, limiters, load| Measurement {
+            table,
+            line,
+            x,
+            limiters,
+            load,
+            lease,
+        };
+        let mut points: Vec<_> = [10.0, 100.0, 1_000.0]
+            .map(|rate| of("company", rate, 4, Load::of_one(4.0 * rate)))
+            .into();
+        let one = Load::of_one(10_000.0);
+        points.extend([1, 4].map(|n| of("processes", n.into(), n, one.clone())));
+        let above = one.using(2.0);
+        points.push(of("processes above the limit", 4.0, 4, above));
+        points.push(of("bound", 4.0, 4, pulses(40_000.0)));
+        for point in points {
+            rows.push(point.figures(&runtime)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// The counts of all requests.
+#[derive(Default)]
+struct Counts {
+    requests: AtomicU64,
+    failed: AtomicU64,
+    passes: Mutex<Vec<Pass>>,
+}
+
+impl Measurement {
+    fn figures(&self, runtime: &Runtime) -> Result<Row> {
+        let server = Standalone::start();
+        let quota = self.load.quota(0, 1);
+        let (mut backends, mut limiters) = (Vec::new(), Vec::new());
+        for _ in 0..self.limiters {
+            let backend = runtime.block_on(RedisBackend::connect(&server.url()))?;
+            let mut policy = Policy::new("api", quota).on_demand();
+            if let Some(lease) = self.lease {
+                policy = policy.lease(lease);
+            }
+            let builder = Limiter::builder().policy(policy).backend(backend.clone());
+            limiters.push(builder.build()?);
+            backends.push(backend);
+        }
+        let counts = Arc::new(Counts::default());
+        let start = Instant::now();
+        let drivers = limiters.into_iter().zip(0..).map(|(limiter, seed)| {
+            let load = self.load.at(self.load.rate / f64::from(self.limiters));
+            let (handle, counts) = (runtime.handle().clone(), Arc::clone(&counts));
+            thread::spawn(move || drive(&limiter, &load, &handle, &counts, start, seed))
+        });
+        let drivers: Vec<_> = drivers.collect();
+        thread::sleep(WARM_UP.saturating_sub(start.elapsed()));
+        let before = (stats(&server), counts.requests.load(Ordering::Relaxed));
+        let asked = || backends.iter().map(|it| it.stats().requests).sum::<u64>();
+        let asked_before = asked();
+        thread::sleep(RUN);
+        let after = (stats(&server), counts.requests.load(Ordering::Relaxed));
+        let asked = asked() - asked_before;
+        for driver in drivers {
+            driver
+                .join()
+                .map_err(|_| io::Error::other("a driver has panicked"))?;
+        }
+
+        let seconds = RUN.as_secs_f64();
+        let requests = (after.1 - before.1) as f64;
+        let calls = (after.0[0] - before.0[0]) as f64;
+        let busy_us = (after.0[1] - before.0[1]) as f64;
+        let mut passes = counts.passes.lock().unwrap_or_else(PoisonError::into_inner);
+        passes.sort_unstable();
+        let time = self.lease.unwrap_or(Lease::up_to(2)).time().as_secs_f64();
+        let above = excess(&quota, &passes, 0) / (quota.limit() as f64 * time);
+        Ok(Row {
+            table: self.table.to_owned(),
+            line: self.line.to_owned(),
+            x: self.x,
+            requests: rounded(requests / seconds),
+            calls: rounded(calls / seconds),
+            calls_per_decision: rounded(calls / requests),
+            waiting: rounded(asked as f64 / requests),
+            failed: rounded(counts.failed.load(Ordering::Relaxed) as f64 / requests),
+            excess: rounded(above.max(0.0)),
+            hottest: rounded(busy_us / RUN.as_micros() as f64),
+            nodes_in_use: 1,
+            ..Row::default()
+        })
+    }
+}
+
+/// Makes one limiter's requests at their times, from a thread of its own: a runtime's timer would gather those of a millisecond.
+fn drive(
+    limiter: &Limiter,
+    load: &Load,
+    handle: &Handle,
+    counts: &Arc<Counts>,
+    start: Instant,
+    seed: u64,
+) {
+    let mut random = Rng::with_seed(seed);
+    let mut next_ns = 0.0;
+    let ends = WARM_UP + RUN + Duration::from_millis(100);
+    loop {
+        next_ns = load.next(next_ns, &mut random);
+        let next = Duration::from_nanos(next_ns as u64);
+        if next > ends {
+            return;
+        }
+        thread::sleep(next.saturating_sub(start.elapsed()));
+        let (limiter, counts) = (limiter.clone(), Arc::clone(counts));
+        let _detached = handle.spawn(async move {
+            let answer = limiter.check("api", "one").await;
+            let at_us = start.elapsed().as_micros() as u64;
+            counts.requests.fetch_add(1, Ordering::Relaxed);
+            match answer {
+                Ok(answer) if answer.is_allowed() => {
+                    let mut passes = counts.passes.lock().unwrap_or_else(PoisonError::into_inner);
+                    passes.push(Pass { at_us, cost: 1 });
+                }
+                Ok(_) => {}
+                Err(_) => {
+                    counts.failed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+}
+
+/// The server's own account: the calls of scripts, and the microseconds that they took.
+fn stats(server: &Standalone) -> [u64; 2] {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let mut lines = stats.lines();
+    let line = lines.find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+    let figure = |name| {
+        let mut parts = line.unwrap_or_default().split(',');
+        let part = parts.find_map(|part| part.strip_prefix(name));
+        part.and_then(|figure| figure.parse().ok()).unwrap_or(0)
+    };
+    [figure("calls="), figure("usec=")]
+}
