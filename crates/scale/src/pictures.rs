@@ -66,7 +66,7 @@ pub fn all(rows: &[Row], measured: &[Row]) -> Vec<Picture> {
         "Calls a second, one caller with 10,000 requests a second",
         [
             axis("processes", Scale::Log, 1.0, 1_000.0),
-            axis("calls a second", Scale::Log, 1.0, 1e6),
+            axis("calls a second", Scale::Log, 1.0, 1e7),
         ],
         &by_processes,
     );
@@ -104,8 +104,8 @@ pub fn all(rows: &[Row], measured: &[Row]) -> Vec<Picture> {
     let cut = draw(
         "Requests without a decision in a region that is cut off from 3 s to 6 s",
         [
-            axis("seconds", Scale::Linear, 0.0, 8.0),
-            axis("part of the region's requests", Scale::Linear, 0.0, 1.25),
+            axis("seconds", Scale::Linear, 0.0, 10.0),
+            axis("part of the region's requests", Scale::Linear, 0.0, 1.5),
         ],
         &cut.collect::<Vec<_>>(),
     );
