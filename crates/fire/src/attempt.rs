@@ -11,6 +11,9 @@ use tollgate_core::{
 
 use crate::terms::{Terms, micros};
 
+/// The life of a known denial, as it is promised, and a thousandth for clocks that are slewed against each other.
+pub(crate) const KNOWN_LIFE_US: u64 = 100_100;
+
 /// One budget: a policy of the population, and a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Budget {
@@ -307,6 +310,15 @@ impl Attempt {
         }
     }
 
+    /// The longest time before its question at which the state was told that decided about it: that of a known denial is as old as
+    /// its life.
+    pub(crate) fn state_age_us(&self) -> u64 {
+        match &self.outcome {
+            Outcome::Decided(decided) if decided.unasked => KNOWN_LIFE_US,
+            _ => 0,
+        }
+    }
+
     /// The time of the answer, without the wait for its turn. A process that asks the backend itself hears the answer at once.
     pub(crate) fn answered_us(&self) -> u64 {
         let wait_us = match self.asker.door {
@@ -373,6 +385,10 @@ pub enum Outcome {
 pub struct DecisionRecord {
     /// True if every enforced charge was taken.
     pub admitted: bool,
+    /// True for a denial that the process knew, so that it did not ask the server. Its time and its verdicts are those of a state
+    /// that was told a moment before.
+    #[serde(default)]
+    pub unasked: bool,
     /// The verdicts.
     pub verdicts: Vec<VerdictRecord>,
 }
@@ -435,6 +451,7 @@ impl Outcome {
         match answer {
             Ok(decision) => Self::Decided(DecisionRecord {
                 admitted: decision.is_admitted(),
+                unasked: decision.is_known(),
                 verdicts: said(decision).collect(),
             }),
             Err(error) => Self::of_error(error),

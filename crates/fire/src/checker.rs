@@ -10,6 +10,8 @@
 //! * each rest, wait and refill time lies between the two, so that nothing is taken or given back twice, or by another;
 //! * no period let through more than the documented worst case, and one more budget for each loss in it.
 //!
+//! A denial [that a process knew](trial) had no room at some time of its life, which ends a moment later. It tells nothing else.
+//!
 //! For each attempt: all or nothing of the enforced charges, each shadow on its own, nothing for probes; decided between
 //! question and answer; a caller that waited as long as told, and had the budget to itself, passed. The limiter's ruling and
 //! the HTTP answer follow from the backend's answer. Each answer came within the deadline plus the time for which the machine
@@ -107,6 +109,8 @@ pub struct Findings {
     pub decided: u64,
     /// The admitted ones among these.
     pub admitted: u64,
+    /// The denials that a process knew, without its server.
+    pub known: u64,
     /// Credits, debits and resets.
     pub corrected: u64,
     /// Attempts that failed and took nothing.
@@ -296,9 +300,21 @@ fn first_wrong(
     mut trial: Trial<'_>,
     seen: &[(Moment, usize, Observation)],
 ) -> Option<(usize, String)> {
-    seen.iter().find_map(|(moment, number, seen)| {
-        let why = trial.see(*moment, seen).err()?;
-        Some((*number, why))
+    let known = trial.known().to_vec();
+    let mut known = known.iter().peekable();
+    let end = (Moment::LAST, 0, None);
+    let seen = seen
+        .iter()
+        .map(|(moment, number, seen)| (*moment, *number, Some(seen)));
+    seen.chain([end]).find_map(|(moment, number, seen)| {
+        // The server's word of one moment comes first.
+        while let Some((then, number, known)) = known.next_if(|(then, ..)| *then < moment) {
+            if let Err(why) = trial.see_known(*then, known) {
+                return Some((*number, why));
+            }
+        }
+        let why = trial.see(moment, seen?).err()?;
+        Some((number, why))
     })
 }
 
@@ -322,6 +338,7 @@ impl Findings {
             Outcome::Decided(decided) => {
                 self.decided += 1;
                 self.admitted += u64::from(decided.admitted);
+                self.known += u64::from(decided.unasked);
                 self.promises += u64::from(attempt.promised_us.is_some());
                 let is_stated = attempt.waits_at_most_us.is_some();
                 self.stated += u64::from(is_stated);

@@ -113,15 +113,13 @@ pub enum Place {
 }
 
 impl Place {
-    /// A backend there, still to be set up. It asks about every denial: the checker holds each verdict to what was left at the time
-    /// that it names, and a known one tells what was left some milliseconds earlier.
+    /// A backend there, still to be set up.
     pub fn backend(&self) -> RedisBackendBuilder {
-        let backend = match self {
+        match self {
             Self::Single(url) => RedisBackend::builder(url),
             Self::Sentinel(name, urls) => RedisBackend::sentinel(name, urls.iter().cloned()),
             Self::Cluster(urls) => RedisBackend::cluster(urls.iter().cloned()),
-        };
-        backend.ask_every_denial()
+        }
     }
 }
 
@@ -144,13 +142,20 @@ async fn ask(orders: &Orders) -> Result<()> {
     let heard = Arc::clone(&orders_to_end);
     let input = tokio::task::spawn_blocking(move || heard.read());
     // Connected, so that its first attempts are not unknown; but the server may be away when the client starts.
-    let backend = loop {
-        let backend = orders.place.backend().deadline(deadline).held_lease(LEASE);
-        match backend.connect().await {
-            Ok(backend) => break backend,
-            Err(_away) if input.is_finished() => return Ok(()),
+    let connect = async |knows_denials| loop {
+        let builder = orders.place.backend().deadline(deadline).held_lease(LEASE);
+        let builder = match knows_denials {
+            true => builder,
+            false => builder.ask_every_denial(),
+        };
+        match builder.connect().await {
+            Ok(backend) => break Some(backend),
+            Err(_away) if input.is_finished() => break None,
             Err(_away) => tokio::time::sleep(BREATH).await,
         }
+    };
+    let (Some(backend), Some(asking)) = (connect(true).await, connect(false).await) else {
+        return Ok(());
     };
     let population = Population::of(orders.seed);
     let asker = orders.asker();
@@ -164,6 +169,7 @@ async fn ask(orders: &Orders) -> Result<()> {
     }
     let client = Arc::new(Client {
         entrance,
+        asking,
         asker,
         orders: orders.clone(),
         next,
@@ -201,8 +207,7 @@ fn other_work(client: &Arc<Client>) -> Result<Vec<JoinHandle<std::io::Result<()>
     workers.extend(
         (0..HOLDERS).map(|holder| tokio::spawn(hold(Arc::clone(client), desk.clone(), holder))),
     );
-    let backend = client.entrance.backend();
-    let gate = Gate::of(backend, client.entrance.population(), orders.flaw)?;
+    let gate = Gate::of(&client.asking, client.entrance.population(), orders.flaw)?;
     let gate = Arc::new(gate);
     workers.extend((0..KNOCKERS).map(|knocker| {
         let (client, gate) = (Arc::clone(client), Arc::clone(&gate));
@@ -235,6 +240,9 @@ impl OrdersToEnd {
 
 struct Client {
     entrance: Entrance,
+    /// The backend of callers that may be banned. It asks about every denial: the checker counts strikes and knocks by the server's
+    /// word.
+    asking: RedisBackend,
     asker: Asker,
     orders: Orders,
     next: Arc<AtomicU64>,
@@ -507,7 +515,10 @@ fn end(number: u64, heard: &AttemptAnswer) -> std::io::Result<()> {
 
 /// The time at which a denied attempt should pass by the backend's clock, and the time from now until then.
 fn promise(asked: &[AskedCharge], outcome: &Outcome) -> Option<(u64, Duration)> {
-    let Outcome::Decided(DecisionRecord { admitted, verdicts }) = outcome else {
+    let Outcome::Decided(DecisionRecord {
+        admitted, verdicts, ..
+    }) = outcome
+    else {
         return None;
     };
     let enforced = asked.iter().zip(verdicts);

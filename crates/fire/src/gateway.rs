@@ -59,7 +59,7 @@ pub fn run(orders: &GatewayOrders) -> Result<()> {
 }
 
 async fn answer(orders: &GatewayOrders) -> Result<()> {
-    let backend = orders.place.backend();
+    let backend = orders.place.backend().ask_every_denial();
     let backend = backend.deadline(Duration::from_micros(orders.deadline_us));
     let backend = RulingBackend {
         backend: backend.start()?,

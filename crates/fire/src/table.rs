@@ -34,6 +34,7 @@ fn columns(report: &Report) -> Vec<(&'static str, String)> {
         ("not done", report.undone.len().to_string()),
         ("decisions", found.decided.to_string()),
         ("denied", (found.decided - found.admitted).to_string()),
+        ("of that known", found.known.to_string()),
         ("failed", found.failed.to_string()),
         ("unknown", found.unknown.to_string()),
         ("by a share", found.by_share.to_string()),

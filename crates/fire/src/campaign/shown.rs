@@ -16,6 +16,7 @@ pub(super) fn missing(
         false => EnvoyFindings::ONE_OF_EACH,
     };
     let in_any = [
+        (found.known, "no denial was known"),
         (once.replayed, "no id was replayed"),
         (
             found.replaced.by_another,

@@ -47,6 +47,9 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
         let (taken, cost, manner) = (said.taken, asked.cost, asked.manner);
         return Some(format!("took {taken} of {cost} for {manner:?}"));
     }
+    if decided.unasked && (decided.admitted || !are_enforced(asked)) {
+        return Some("the server was not asked, and only it can tell".to_owned());
+    }
     if let Some(wrong) = stingy(attempt, decided) {
         return Some(wrong);
     }
@@ -66,7 +69,8 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     }
     let untimely = |(asked, said): (&AskedCharge, &VerdictRecord)| {
         let timeline = timelines.of_budget(asked.budget);
-        let eras = timeline.eras_of(said.at_us, attempt.sent_us, attempt.decided_by_us());
+        let from_us = attempt.sent_us.saturating_sub(attempt.state_age_us());
+        let eras = timeline.eras_of(said.at_us, from_us, attempt.decided_by_us());
         (said.known && eras.is_empty()).then(|| {
             let caller = asked.budget.caller;
             let late = |us: u64| i128::from(said.at_us) - i128::from(us);
@@ -80,6 +84,11 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     asked.iter().zip(verdicts).find_map(untimely)
 }
 
+/// Says whether all are enforced: only such a call can be denied by what is known.
+fn are_enforced(asked: &[AskedCharge]) -> bool {
+    asked.iter().all(|asked| asked.manner == Manner::Enforce)
+}
+
 /// A retry that came in time and was denied, of a budget that no other client can have charged meanwhile.
 pub(super) fn broken_promise(
     history: &History,
@@ -87,8 +96,12 @@ pub(super) fn broken_promise(
     attempt: &Attempt,
     courses: &Courses,
 ) -> Option<String> {
-    let (Outcome::Decided(DecisionRecord { admitted, verdicts }), Some(promised_us)) =
-        (&attempt.outcome, attempt.promised_us)
+    let (
+        Outcome::Decided(DecisionRecord {
+            admitted, verdicts, ..
+        }),
+        Some(promised_us),
+    ) = (&attempt.outcome, attempt.promised_us)
     else {
         return None;
     };

@@ -9,7 +9,9 @@ use super::most::Doubt;
 use super::rule::Rule;
 use super::timeline::{Moment, Timeline, Timelines};
 use super::trial::{Course, Loss, Observation, Stray, UncertainCharge};
-use crate::attempt::{AskedCharge, Attempt, Budget, Door, Manner, Outcome, Verb, VerdictRecord};
+use crate::attempt::{
+    AskedCharge, Attempt, Budget, Door, KNOWN_LIFE_US, Manner, Outcome, Verb, VerdictRecord,
+};
 use crate::history::{Disturbance, Effect, History};
 
 /// An observation of a budget, with its attempt, and the other events.
@@ -57,6 +59,7 @@ impl Courses {
                 weigh_credits(course, &Rule::of(quota));
             }
             course.losses.sort_by_key(|loss| loss.from);
+            course.known.sort_by_key(|(moment, ..)| *moment);
             course.strays = strays(course);
         }
         courses
@@ -97,6 +100,15 @@ impl Reader<'_> {
 
     fn read(&self, number: usize, attempt: &Attempt, courses: &mut Courses) {
         match &attempt.verb {
+            Verb::Decide(asked) | Verb::Grant(asked, _) if attempt.state_age_us() > 0 => {
+                // Nothing was taken, and no server moved a state.
+                for (position, charge) in asked.iter().enumerate() {
+                    if let Some((moment, seen)) = self.known(attempt, position, charge) {
+                        let course = courses.course(charge.budget);
+                        course.known.push((moment, number, seen));
+                    }
+                }
+            }
             Verb::Decide(asked) | Verb::Grant(asked, _) => {
                 if let (Some(left_us), Outcome::Decided(decided)) =
                     (attempt.left_us, &attempt.outcome)
@@ -197,8 +209,25 @@ impl Reader<'_> {
         first.known.then_some((moment, Observation { cost, said }))
     }
 
+    /// The denial of a charge that was known. `None` if there was a disturbance within its life, which may be felt after that.
+    fn known(
+        &self,
+        attempt: &Attempt,
+        position: usize,
+        asked: &AskedCharge,
+    ) -> Option<(Moment, Observation)> {
+        let from_us = attempt.sent_us.saturating_sub(2 * KNOWN_LIFE_US);
+        let home = self.timelines.home(asked.budget);
+        let mut disturbances = self.history.disturbances.iter();
+        let is_disturbed = disturbances
+            .any(|it| it.from_us <= attempt.heard_us && it.to_us >= from_us && it.concerns(home));
+        let (moment, seen) = self.seen(attempt, position, asked)?;
+        (!is_disturbed && !seen.said.passes).then_some((moment, seen))
+    }
+
     fn moment(&self, attempt: &Attempt, budget: Budget, said: &VerdictRecord) -> Option<Moment> {
-        let (from_us, to_us) = (attempt.sent_us, attempt.heard_us);
+        let from_us = attempt.sent_us.saturating_sub(attempt.state_age_us());
+        let to_us = attempt.heard_us;
         let eras = self.timeline(budget).eras_of(said.at_us, from_us, to_us);
         match eras.as_slice() {
             &[era] => Some(Moment {

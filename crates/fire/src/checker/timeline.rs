@@ -21,6 +21,10 @@ pub(super) struct Moment {
 
 impl Moment {
     pub(super) const FIRST: Self = Self { era: 0, at_us: 0 };
+    pub(super) const LAST: Self = Self {
+        era: usize::MAX,
+        at_us: u64::MAX,
+    };
 }
 
 #[derive(Debug)]

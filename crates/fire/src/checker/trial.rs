@@ -1,5 +1,6 @@
 //! Follows one budget from one observation to the next, and says which are possible.
 
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use tollgate_core::{State, Verdict};
@@ -9,7 +10,7 @@ use super::least::Least;
 use super::most::{self, Doubt, Most};
 use super::rule::{Rule, micros};
 use super::timeline::{Moment, Step};
-use crate::attempt::VerdictRecord;
+use crate::attempt::{KNOWN_LIFE_US, VerdictRecord};
 
 /// A loss of the budget, at one moment between two: by a fault, or because it was reset.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +54,8 @@ pub(super) struct Course {
     /// By their start.
     pub(super) credits: Vec<Credit>,
     pub(super) strays: Vec<Stray>,
+    /// Denials that a process knew, with their attempts, in their order.
+    pub(super) known: Vec<(Moment, usize, Observation)>,
 }
 
 /// Charges from before a loss that may be credited after it, because their clients did not hear of them or give them back. The
@@ -85,6 +88,8 @@ pub(super) struct Trial<'a> {
     blind_until: Moment,
     /// True if more may be taken than the rule says.
     is_one_sided: bool,
+    /// The most that can have been taken at the moments of the last observations, while a state of then may still be believed.
+    told: VecDeque<(Moment, State)>,
 }
 
 impl<'a> Trial<'a> {
@@ -105,6 +110,7 @@ impl<'a> Trial<'a> {
             blind_us: 0,
             blind_until: Moment::FIRST,
             is_one_sided: false,
+            told: VecDeque::new(),
         }
     }
 
@@ -116,13 +122,68 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Goes on to an observation. An error says why it is impossible.
-    pub(super) fn see(&mut self, now: Moment, seen: &Observation) -> Result<(), String> {
+    /// The denials that a process knew.
+    pub(super) fn known(&self) -> &[(Moment, usize, Observation)] {
+        &self.course.known
+    }
+
+    /// Goes on to a moment. What is given back until then may not have been when the last known state was told.
+    fn pass(&mut self, now: Moment) {
         self.begin_losses(now);
         self.end_doubts(now);
+        if !self.course.known.is_empty() {
+            let is_old = |(then, _): &(Moment, State)| *then < since(now);
+            while self.told.front().is_some_and(is_old) {
+                self.told.pop_front();
+            }
+            self.told.push_back((now, self.harshest(now)));
+        }
         self.give_back(now);
         self.end_losses(now);
         self.enter(now);
+    }
+
+    /// The state if all was taken by now that may have been.
+    fn harshest(&self, now: Moment) -> State {
+        let pending = self.course.unsure.iter();
+        let pending = pending
+            .filter(|unsure| unsure.from <= now)
+            .map(|unsure| unsure.doubt);
+        self.most.with(self.rule, now.at_us, pending)
+    }
+
+    /// Goes on to a denial that a process knew. It is possible if some state of its life denied the cost, as it stands by now.
+    pub(super) fn see_known(&mut self, now: Moment, seen: &Observation) -> Result<(), String> {
+        if self.last.era < now.era {
+            // No question has moved the state to the new clock.
+            return Ok(());
+        }
+        let (at_us, cost, since) = (now.at_us, seen.cost, since(now));
+        if self.last < since {
+            self.pass(since);
+            self.told.clear();
+        }
+        self.pass(now);
+        let is_blind = now < self.blind_until || self.is_one_sided;
+        if is_blind || !self.losing.is_empty() || self.most.is_of_window_after(at_us) {
+            return Ok(());
+        }
+        let mut left = u64::MAX;
+        for (_, state) in self.told.iter().filter(|(then, _)| *then >= since) {
+            let verdict = self.ask(state, at_us, cost)?;
+            if verdict.is_denied() {
+                return Ok(());
+            }
+            left = left.min(verdict.remaining());
+        }
+        Err(format!(
+            "was known to be denied a cost of {cost}, and at least {left} was left for as long as that is believed"
+        ))
+    }
+
+    /// Goes on to an observation. An error says why it is impossible.
+    pub(super) fn see(&mut self, now: Moment, seen: &Observation) -> Result<(), String> {
+        self.pass(now);
         let is_blind = now < self.blind_until;
         let (at_us, said, rule) = (now.at_us, &seen.said, self.rule);
         if is_blind || !self.losing.is_empty() {
@@ -307,6 +368,12 @@ impl<'a> Trial<'a> {
         }
         self.last = now;
     }
+}
+
+/// The earliest moment at which a state was told that is still believed.
+fn since(now: Moment) -> Moment {
+    let at_us = now.at_us.saturating_sub(KNOWN_LIFE_US);
+    Moment { at_us, ..now }
 }
 
 /// Says whether the cost can have passed, or been denied, with that wait.

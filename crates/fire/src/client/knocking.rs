@@ -72,7 +72,7 @@ impl Client {
             let (outcome, status) = answer.map_err(std::io::Error::other)?;
             (outcome, Some(status))
         } else {
-            let answer = self.entrance.backend().decide(&guarded.charges()).await;
+            let answer = self.asking.decide(&guarded.charges()).await;
             (Outcome::of(&answer), None)
         };
         let heard = Knock {

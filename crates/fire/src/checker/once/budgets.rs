@@ -61,6 +61,7 @@ fn attempts(order: &Order) -> Vec<Attempt> {
     let outcome = match &order.outcome {
         Outcome::Decided(decided) => Outcome::Decided(DecisionRecord {
             admitted: decided.admitted,
+            unasked: decided.unasked,
             verdicts: decided.verdicts.first().copied().into_iter().collect(),
         }),
         other => other.clone(),
