@@ -193,6 +193,7 @@ impl Campaign {
             deadline_us: Some(micros(DEADLINE)),
             holds: record.holds,
             knocks: record.knocks,
+            spends: record.spends,
             operated: record.operated,
             orders: record.orders,
             lines: record.lines,

@@ -37,6 +37,8 @@
 //!
 //! For each id: [it is charged once, and passes uncharged no more often than its replays](once).
 //!
+//! For each leased budget: [no interval lets through more than the bound of a lease](leased).
+//!
 //! For each process that asks through a limiter: of its [share](share) of each budget it let through no more than the share
 //! holds, and the refill while the backend fails.
 
@@ -48,6 +50,7 @@ mod course;
 mod credit;
 mod deadline;
 mod grants;
+mod leased;
 mod least;
 mod lines;
 mod most;
@@ -78,6 +81,8 @@ use self::banned::check_bans;
 use self::course::Courses;
 use self::deadline::impatient;
 pub use self::grants::GrantFindings;
+pub use self::leased::LeaseFindings;
+use self::leased::check_leased;
 pub use self::lines::LineFindings;
 use self::lines::check_lines;
 pub use self::once::OnceFindings;
@@ -135,6 +140,8 @@ pub struct Findings {
     pub banned: BanFindings,
     /// The findings about ids.
     pub once: OnceFindings,
+    /// The findings about leased budgets.
+    pub leased: LeaseFindings,
     /// Decided attempts whose callers stated how long they wait at most.
     pub stated: u64,
     /// The refused ones among these.
@@ -159,8 +166,19 @@ impl Findings {
     /// Says whether nothing impossible was found.
     #[must_use]
     pub fn is_possible(&self) -> bool {
-        let of_kinds = [&self.held.wrong, &self.banned.wrong, &self.once.wrong];
-        self.wrong.is_empty() && of_kinds.iter().all(|wrong| wrong.is_empty())
+        self.wrongs().next().is_none()
+    }
+
+    /// Everything impossible.
+    pub fn wrongs(&self) -> impl Iterator<Item = String> {
+        let of_kinds = [
+            &self.held.wrong,
+            &self.banned.wrong,
+            &self.once.wrong,
+            &self.leased.wrong,
+        ];
+        let of_attempts = self.wrong.iter().map(ToString::to_string);
+        of_attempts.chain(of_kinds.into_iter().flatten().cloned())
     }
 }
 
@@ -219,6 +237,7 @@ pub fn check(history: &History) -> Findings {
     findings.held = check_held(&history.holds, &history.disturbances, &history.waits);
     findings.banned = check_bans(history, &timelines);
     findings.once = check_once(history, &timelines);
+    findings.leased = check_leased(history);
     for (budget, (mut seen, course)) in courses.into_budgets() {
         if let Some(&quota) = history.quotas.get(budget.policy) {
             sort_seen(&mut seen);

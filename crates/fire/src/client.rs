@@ -9,6 +9,7 @@ mod patience;
 mod record;
 mod replacing;
 mod restarting;
+mod spending;
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -31,6 +32,7 @@ pub(crate) use self::record::say;
 pub use self::record::{HolderFigures, Line};
 use self::replacing::replace_quotas;
 use self::restarting::restart;
+use self::spending::{SPENDERS, spend};
 use crate::Result;
 use crate::attempt::{
     AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Manner, Outcome,
@@ -213,6 +215,7 @@ fn other_work(client: &Arc<Client>) -> Result<Vec<JoinHandle<std::io::Result<()>
         let (client, gate) = (Arc::clone(client), Arc::clone(&gate));
         tokio::spawn(knock(client, gate, knocker))
     }));
+    workers.extend((0..SPENDERS).map(|spender| tokio::spawn(spend(Arc::clone(client), spender))));
     workers.push(tokio::spawn(operate(Arc::clone(client), gate)));
     workers.push(tokio::spawn(replace_quotas(Arc::clone(client))));
     workers.push(tokio::spawn(restart(Arc::clone(client))));

@@ -14,6 +14,7 @@ use crate::history::Wait;
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::leased::Spend;
 use crate::operator::OperatorCall;
 use crate::order::Order;
 use crate::replacement::Replacement;
@@ -43,6 +44,7 @@ pub(crate) struct Record {
     pub(crate) waits: Vec<Wait>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) knocks: Vec<Knock>,
+    pub(crate) spends: Vec<Spend>,
     pub(crate) operated: Vec<OperatorCall>,
     pub(crate) orders: Vec<Order>,
     pub(crate) lines: Vec<WaitingLine>,
@@ -122,6 +124,7 @@ impl Crew {
                     all.waits.extend(record.waits);
                     all.holds.extend(record.holds);
                     all.knocks.extend(record.knocks);
+                    all.spends.extend(record.spends);
                     all.operated.extend(record.operated);
                     all.orders.extend(record.orders);
                     all.lines.extend(record.lines);
@@ -190,6 +193,7 @@ pub(crate) fn record(process: u32, output: impl Read) -> Record {
             Ok(Line::Knock(number, knock)) => {
                 knocks.insert(number, knock);
             }
+            Ok(Line::Spend(spend)) => record.spends.push(spend),
             Ok(Line::Operator(number, call)) => {
                 operated.insert(number, call);
             }

@@ -42,6 +42,8 @@ pub enum Flaw {
     KeepsQuotas,
     /// Its service settles requests for nothing, and says that they cost something.
     SettlesForNothing,
+    /// It gives each leased block back, and spends it all the same.
+    SpendsWhatItGaveBack,
     /// The gateway process lets through what its backend refused.
     LetsThrough,
     /// The gateway process does not answer some questions, and Envoy waits for ever.
@@ -50,7 +52,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All defects.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::WholeShare,
         Self::FreshShare,
         Self::ChargedAgain,
@@ -69,6 +71,7 @@ impl Flaw {
         Self::IdsOnce,
         Self::KeepsQuotas,
         Self::SettlesForNothing,
+        Self::SpendsWhatItGaveBack,
         Self::LetsThrough,
         Self::NeverAnswers,
     ];
@@ -116,6 +119,7 @@ impl Flaw {
             Self::IdsOnce => "ids-once",
             Self::KeepsQuotas => "keeps-quotas",
             Self::SettlesForNothing => "settles-for-nothing",
+            Self::SpendsWhatItGaveBack => "spends-what-it-gave-back",
             Self::LetsThrough => "lets-through",
             Self::NeverAnswers => "never-answers",
         }

@@ -9,6 +9,7 @@ use crate::attempt::Attempt;
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::leased::Spend;
 use crate::operator::OperatorCall;
 use crate::order::Order;
 use crate::replacement::Replacement;
@@ -44,6 +45,9 @@ pub struct History {
     /// The requests under a policy with a ban, in any order.
     #[serde(default)]
     pub knocks: Vec<Knock>,
+    /// The requests for leased budgets, in any order.
+    #[serde(default)]
+    pub spends: Vec<Spend>,
     /// The calls of operators about callers under that policy, in any order.
     #[serde(default)]
     pub operated: Vec<OperatorCall>,

@@ -36,6 +36,8 @@ mod holder;
 mod instance;
 mod kept;
 mod knock;
+mod leased;
+mod leased_bound;
 mod observed;
 mod operator;
 mod order;
@@ -56,8 +58,8 @@ pub use attempt::{
 };
 pub use campaign::{Campaign, DEADLINE, Report};
 pub use checker::{
-    BanFindings, EnvoyFindings, Findings, GrantFindings, HeldFindings, LineFindings, OnceFindings,
-    ReplacedFindings, ToldFindings, TurnFindings, Violation, check,
+    BanFindings, EnvoyFindings, Findings, GrantFindings, HeldFindings, LeaseFindings, LineFindings,
+    OnceFindings, ReplacedFindings, ToldFindings, TurnFindings, Violation, check,
 };
 pub use clock::Clockwork;
 pub use crew::CLIENT;
@@ -70,6 +72,8 @@ pub use hold::{Grant, Hold};
 pub use instance::WaitingLine;
 pub use kept::check_again;
 pub use knock::{Guarded, Knock};
+pub use leased::{LeasedPolicy, Spend};
+pub use leased_bound::LeasedBound;
 pub use operator::{OperatorAct, OperatorCall};
 pub use order::{Identified, Order, OrderName};
 pub use population::{ONE_IN, Population, SHARED_CALLERS};

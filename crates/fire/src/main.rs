@@ -144,22 +144,11 @@ impl Heavy {
 
 fn check(path: &Path) -> Result<bool> {
     let findings = check_again(path)?;
-    let (held, banned) = (&findings.held.wrong, &findings.banned.wrong);
-    let once = &findings.once.wrong;
-    for wrong in held
-        .iter()
-        .chain(banned)
-        .chain(once)
-        .cloned()
-        .chain(findings.wrong.iter().map(ToString::to_string))
-    {
+    for wrong in findings.wrongs() {
         println!("WRONG: {wrong}");
     }
-    println!(
-        "{} decisions, {} wrong",
-        findings.decided,
-        findings.wrong.len() + held.len() + banned.len() + once.len()
-    );
+    let wrongs = findings.wrongs().count();
+    println!("{} decisions, {wrongs} wrong", findings.decided);
     Ok(findings.is_possible())
 }
 

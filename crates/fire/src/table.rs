@@ -71,6 +71,13 @@ fn columns(report: &Report) -> Vec<(&'static str, String)> {
         ("after a loss", found.turns.after_loss.to_string()),
         ("after a step", found.turns.after_step.to_string()),
         ("in doubt", found.turns.in_doubt.to_string()),
+        ("passed of leased budgets", found.leased.passed.to_string()),
+        ("from a block", found.leased.leased.to_string()),
+        ("of these budgets denied", found.leased.denied.to_string()),
+        (
+            "of the bound at most",
+            format!("{} %", found.leased.fullest_percent),
+        ),
         ("knocks", found.banned.knocks.to_string()),
         ("bans", found.banned.begun.to_string()),
         ("by hand", found.banned.by_hand.to_string()),

@@ -151,7 +151,12 @@ fn a_process_that_is_wrong_about_its_share_is_caught() {
         // A server that refuses has surely taken nothing, so that any other charge shows.
         let only = ["--without-clock", "--only", "no memory", "--flaw"];
         let run = [&only[..], &[flaw.name()]].concat();
-        is_caught(flaw.name(), 12, &run, &["attempt", "knock", "order"]);
+        is_caught(
+            flaw.name(),
+            12,
+            &run,
+            &["attempt", "knock", "order", "leased"],
+        );
     };
     std::thread::scope(|scope| {
         let others =

@@ -40,13 +40,8 @@ impl Report {
     /// The impossible, and the undesired.
     #[must_use]
     pub fn wrongs(&self) -> Vec<String> {
-        let findings = self.findings.wrong.iter().map(ToString::to_string);
-        let held = self.findings.held.wrong.iter().cloned();
-        let banned = self.findings.banned.wrong.iter().cloned();
-        let once = self.findings.once.wrong.iter().cloned();
         let others = self.other_wrongs.iter().cloned();
-        let of_kinds = held.chain(banned).chain(once);
-        findings.chain(of_kinds).chain(others).collect()
+        self.findings.wrongs().chain(others).collect()
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) fn missing(
     };
     let in_any = [
         (found.known, "no denial was known"),
+        (found.leased.leased, "nothing was spent from a block"),
         (once.replayed, "no id was replayed"),
         (
             found.replaced.by_another,

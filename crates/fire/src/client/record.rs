@@ -8,6 +8,7 @@ use crate::attempt::{Attempt, AttemptAnswer};
 use crate::hold::Hold;
 use crate::instance::WaitingLine;
 use crate::knock::Knock;
+use crate::leased::Spend;
 use crate::operator::OperatorCall;
 use crate::order::Order;
 use crate::replacement::Replacement;
@@ -24,6 +25,8 @@ pub enum Line {
     Hold(u64, Hold),
     /// A request under a policy with a ban is about to be made, and once more with its answer.
     Knock(u64, Knock),
+    /// Requests for a leased budget, with their answers.
+    Spend(Spend),
     /// A call of an operator is about to be made, and once more with its answer.
     Operator(u64, OperatorCall),
     /// A request with an id is about to be made, and once more with its answer.
