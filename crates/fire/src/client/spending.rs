@@ -1,11 +1,8 @@
 //! A worker of a client that spends leased budgets, each with a limiter of its own.
 
+use fastrand::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use fastrand::Rng;
-use tokio::time::sleep;
 use tollgate::{Cause, Event, Limiter};
 use tollgate_core::{
     Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Mode, Receipt, Scope,
@@ -13,7 +10,7 @@ use tollgate_core::{
 use tollgate_redis::RedisBackend;
 
 use super::record::{Line, say};
-use super::{BREATH, Client};
+use super::{Client, pause};
 use crate::Result;
 use crate::flaw::Flaw;
 use crate::leased::{LeasedPolicy, Spend};
@@ -24,6 +21,9 @@ pub(super) const SPENDERS: u32 = 2;
 
 /// The callers of leased budgets.
 const CALLERS: u32 = 2;
+
+/// The longest pause between two records.
+const LONGEST_PAUSE_US: u64 = 40_000;
 
 /// The most requests of one record.
 const MOST: u64 = 24;
@@ -50,12 +50,7 @@ pub(super) async fn spend(client: Arc<Client>, spender: u32) -> std::io::Result<
                     ..service.spend(&mut rng, policy, &key).await
                 };
                 say(&Line::Spend(spent))?;
-                let breath = if spent.undecided > 0 {
-                    BREATH
-                } else {
-                    Duration::ZERO
-                };
-                sleep(breath + Duration::from_millis(rng.u64(1..40))).await;
+                pause(&mut rng, LONGEST_PAUSE_US, spent.undecided > 0).await;
             }
         }
     }
