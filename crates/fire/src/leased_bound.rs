@@ -1,7 +1,7 @@
 //! The bound on what passes of a leased budget.
 //!
-//! Blocks are asked for beside the requests, so a history of requests does not tell when a unit was taken. It was taken within
-//! the time of the lease before it was spent. So over any interval no more may pass than the budget lets through in an interval that
+//! Blocks are asked for beside the requests, so a history of requests does not tell when a unit was taken. It was taken within the
+//! time of the lease before it was spent. So over any interval no more may pass than the budget lets through in an interval that
 //! begins by that time earlier.
 
 use std::time::Duration;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tollgate_core::{Quota, State, Timestamp, decide};
 use tollgate_fire::{
-    AskedCharge, Asker, Attempt, Budget, History, Manner, Outcome, Population, Verb, check,
+    AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Manner, Outcome, Population,
+    Verb, check,
 };
 
 const MS: u64 = 1_000;
@@ -25,6 +26,7 @@ struct Story {
     /// The state as it was before the last reset.
     before: State,
     attempts: Vec<Attempt>,
+    disturbances: Vec<Disturbance>,
 }
 
 impl Story {
@@ -36,6 +38,7 @@ impl Story {
             state: State::full(&quota),
             before: State::full(&quota),
             attempts: Vec::new(),
+            disturbances: Vec::new(),
         };
         for at_ms in [1, 10] {
             story.ask(at_ms);
@@ -90,6 +93,7 @@ impl Story {
         let findings = check(&History {
             quotas: vec![self.quota],
             attempts: self.attempts.clone(),
+            disturbances: self.disturbances.clone(),
             ..History::default()
         });
         let wrongs = findings.wrong.iter().map(ToString::to_string);
@@ -133,6 +137,25 @@ fn an_answer_to_another_process_in_between_makes_a_known_denial_neither_right_no
         story.ask(1_000);
         let (wrongs, _) = story.found();
         assert_eq!(wrongs.len(), usize::from(is_wrong), "{wrongs:?}");
+    }
+}
+
+/// The process goes by the time of the answer and its own clock, and hears of no step.
+#[test]
+fn a_known_denial_goes_by_the_clock_of_its_state_after_that_was_set() {
+    for (later_ms, is_wrong) in [(50, false), (99, false), (150, true)] {
+        let mut story = Story::exhausted();
+        story.before = story.state.clone();
+        let (from_us, to_us) = (START_US + 500 * MS, START_US + 501 * MS);
+        let set = Disturbance::of_all(Effect::Clock(3_600_000 * 1_000), from_us, to_us);
+        story.disturbances.push(set);
+        story.knows(Manner::Enforce, 500 + later_ms, 500 + later_ms);
+        let (wrongs, _) = story.found();
+        assert_eq!(
+            wrongs.len(),
+            usize::from(is_wrong),
+            "{later_ms}: {wrongs:?}"
+        );
     }
 }
 

@@ -69,8 +69,9 @@ pub(super) fn disagreement(timelines: &Timelines<'_>, attempt: &Attempt) -> Opti
     }
     let untimely = |(asked, said): (&AskedCharge, &VerdictRecord)| {
         let timeline = timelines.of_budget(asked.budget);
-        let from_us = attempt.sent_us.saturating_sub(attempt.state_age_us());
-        let eras = timeline.eras_of(said.at_us, from_us, attempt.decided_by_us());
+        let (sent_us, decided_by_us) = (attempt.sent_us, attempt.decided_by_us());
+        let age_us = attempt.state_age_us();
+        let eras = timeline.eras_by_state(said.at_us, sent_us, decided_by_us, age_us);
         (said.known && eras.is_empty()).then(|| {
             let caller = asked.budget.caller;
             let late = |us: u64| i128::from(said.at_us) - i128::from(us);

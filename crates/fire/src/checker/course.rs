@@ -226,9 +226,10 @@ impl Reader<'_> {
     }
 
     fn moment(&self, attempt: &Attempt, budget: Budget, said: &VerdictRecord) -> Option<Moment> {
-        let from_us = attempt.sent_us.saturating_sub(attempt.state_age_us());
-        let to_us = attempt.heard_us;
-        let eras = self.timeline(budget).eras_of(said.at_us, from_us, to_us);
+        let (sent_us, heard_us, age_us) =
+            (attempt.sent_us, attempt.heard_us, attempt.state_age_us());
+        let timeline = self.timeline(budget);
+        let eras = timeline.eras_by_state(said.at_us, sent_us, heard_us, age_us);
         match eras.as_slice() {
             &[era] => Some(Moment {
                 era,

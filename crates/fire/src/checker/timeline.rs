@@ -136,9 +136,23 @@ impl Timeline {
 
     /// The eras in which a decision at `at_us` can have been taken that was asked for and heard of at these times.
     pub(super) fn eras_of(&self, at_us: u64, sent_us: u64, heard_us: u64) -> Vec<usize> {
+        self.eras_by_state(at_us, sent_us, heard_us, 0)
+    }
+
+    /// The eras by whose clock a process can have decided so from a state of this age. It goes by that clock for as long as it
+    /// believes the state, and so beyond the end of an era.
+    pub(super) fn eras_by_state(
+        &self,
+        at_us: u64,
+        sent_us: u64,
+        heard_us: u64,
+        age_us: u64,
+    ) -> Vec<usize> {
+        let sent_us = sent_us.saturating_sub(age_us);
         let fits = |era: &Era| {
+            let ended_us = era.to_us.saturating_add(age_us);
             let from = shifted(sent_us.max(era.from_us), era.ahead_us);
-            let to = shifted(heard_us.min(era.to_us), era.ahead_us);
+            let to = shifted(heard_us.min(ended_us), era.ahead_us);
             at_us.saturating_add(TOLERANCE_US) >= from && at_us <= to.saturating_add(TOLERANCE_US)
         };
         let eras = self.eras.iter().enumerate();
