@@ -22,8 +22,8 @@ use crate::algorithm::Rule;
 ///
 /// Blocks are taken from the budget before they are spent, so that no two processes spend one unit:
 ///
-/// * GCRA and interval refill: at most `burst + rate × (t + τ)` pass in every interval of length *t*, where *τ* is the time of
-///   the lease. In the long run never more than the rate.
+/// * GCRA: at most `burst + rate × (t + τ)` pass in every interval of length *t*, where *τ* is the time of the lease. In the long
+///   run never more than the rate. Interval refill: at most one refill more, since its units come all at once.
 /// * Fixed windows and calendars: never more than the limit in a window, while the server's clock does not step. A block ends with
 ///   its window.
 /// * Others cannot be leased: see `Policy::lease` of the crate `tollgate`.
