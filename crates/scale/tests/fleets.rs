@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tollgate_core::Lease;
 use tollgate_fire::{
-    AskedCharge, Asker, Attempt, Budget, History, Manner, Outcome as Said, Verb, check,
+    AskedCharge, Asker, Attempt, Budget, History, LeasedBound, Manner, Outcome as Said, Verb, check,
 };
 use tollgate_scale::{Load, Outcome, Pulses, Settings, Shape, excess, simulate};
 
@@ -102,6 +102,17 @@ fn no_fleet_lets_more_pass_than_the_bound() {
     assert!(by_block > 10_000, "{by_block}");
 }
 
+/// The units above the bound of a lease of 100 ms, as the campaigns count them.
+fn worst_by_the_campaigns(outcome: &Outcome) -> u64 {
+    let excesses = outcome.tracked.iter().map(|it| {
+        let mut bound = LeasedBound::of(&it.quota, &Lease::up_to(1_000_000)).unwrap();
+        let passes = it.passes.iter();
+        let excesses = passes.map(|pass| bound.pass(pass.at_us, pass.cost));
+        excesses.max().unwrap_or_default()
+    });
+    excesses.max().unwrap_or_default()
+}
+
 #[test]
 fn blocks_that_end_late_are_noticed() {
     const SLACK_US: u64 = 100_000;
@@ -110,10 +121,13 @@ fn blocks_that_end_late_are_noticed() {
         ..pulsed(seed)
     };
     for seed in 0..4 {
-        let [right, wrong] = [pulsed(seed), late(seed)].map(|it| worst(&simulate(&it), SLACK_US));
+        let outcomes = [pulsed(seed), late(seed)].map(|it| simulate(&it));
+        let [right, wrong] = outcomes.each_ref().map(|it| worst(it, SLACK_US));
+        let by_the_campaigns = outcomes.each_ref().map(worst_by_the_campaigns);
 
         assert!(right <= 0.0, "seed {seed}: {right} too many");
         assert!(wrong > 0.0, "seed {seed}: {wrong} are within the bound");
+        assert_eq!(by_the_campaigns, [0, wrong.ceil() as u64], "seed {seed}");
     }
 }
 
