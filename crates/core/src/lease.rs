@@ -2,6 +2,8 @@
 
 mod blocks;
 mod demand;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::time::Duration;

@@ -1,0 +1,167 @@
+//! The blocks of one budget, step by step.
+
+use super::*;
+use crate::{Algorithm, Charge, Key, Mode, Scope, State, Timestamp, Verdict, decide_up_to};
+
+const LEASE: Lease = Lease::up_to(50);
+const NOON: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+/// A budget of a hundred, of which a process has needed 40 in the last 100 ms.
+struct Budget {
+    quota: Quota,
+    key: Key,
+    state: State,
+    blocks: Blocks,
+}
+
+impl Budget {
+    fn new() -> Self {
+        let quota = Quota::per_day(100);
+        let key = Key::from("alice");
+        let blocks = Blocks::new(&charge(&quota, &key, 1), &LEASE, 0, 0);
+        let mut budget = Self {
+            state: State::full(&quota),
+            quota,
+            key,
+            blocks,
+        };
+        let (verdict, _) = budget.decided(1);
+        budget.blocks.decided(&verdict);
+        for _ in 0..40 {
+            assert!(budget.spend(1, 0).is_none());
+        }
+        budget
+    }
+
+    /// The server's decision about as many.
+    fn decided(&mut self, cost: u64) -> (Verdict, Timestamp) {
+        let charges = [charge(&self.quota, &self.key, cost)];
+        let states = std::slice::from_mut(&mut self.state);
+        let decision = decide_up_to(NOON, &charges, states, 1);
+        (decision.verdicts()[0], decision.at())
+    }
+
+    fn spend(&mut self, cost: u64, now_us: u64) -> Option<Part> {
+        self.blocks
+            .spend(&charge(&self.quota, &self.key, cost), now_us)
+    }
+
+    /// Asks for a block, which the server grants; the number of the question, and the units of it that are too many.
+    fn leases(&mut self, asked_us: u64, heard_us: u64) -> (u64, Option<u64>) {
+        let (number, amount) = self.blocks.to_ask(asked_us).unwrap();
+        let (verdict, at) = self.decided(amount);
+        let surplus = self.blocks.granted(number, heard_us, verdict, at);
+        (number, surplus.map(|(_, units)| units))
+    }
+}
+
+fn charge<'a>(quota: &'a Quota, key: &'a Key, cost: u64) -> Charge<'a> {
+    Charge {
+        scope: Scope::of("leased", 0, quota),
+        quota,
+        key,
+        cost,
+        mode: Mode::Enforce,
+    }
+}
+
+#[test]
+fn a_block_ends_a_time_of_the_lease_after_its_question_less_a_thousandth() {
+    let mut budget = Budget::new();
+    let (number, _) = budget.leases(1_000, 30_000);
+    assert_eq!(budget.blocks.end_us_of(number), Some(100_900));
+    assert!(budget.spend(1, 100_899).is_some());
+    assert!(budget.spend(1, 100_900).is_none());
+    assert_eq!(budget.blocks.take_ended(100_899).len(), 0);
+    assert_eq!(budget.blocks.take_ended(100_900).len(), 1);
+}
+
+#[test]
+fn more_than_half_of_what_was_left_goes_back_at_once() {
+    let mut budget = Budget::new();
+    // Others have taken most of it since the server told what is left.
+    let (number, amount) = budget.blocks.to_ask(0).unwrap();
+    let (_, _) = budget.decided(99 - amount);
+    let (verdict, at) = budget.decided(amount);
+    let (_, surplus) = budget.blocks.granted(number, 0, verdict, at).unwrap();
+    assert_eq!((verdict.taken(), surplus), (amount, amount - amount / 2));
+    assert!(budget.spend(amount / 2 + 1, 1).is_none());
+    assert!(budget.spend(amount / 2, 1).is_some());
+}
+
+#[test]
+fn a_part_goes_back_into_its_own_block_or_into_none() {
+    let mut budget = Budget::new();
+    budget.leases(0, 0);
+    let part = budget.spend(1, 10).unwrap();
+    assert!(budget.blocks.unspend(&part));
+    let part = budget.spend(1, 20).unwrap();
+    assert_eq!(budget.blocks.take_ended(99_900).len(), 1);
+    let needed = (0..40).filter(|_| budget.spend(1, 99_900).is_none());
+    assert_eq!(needed.count(), 40);
+    budget.leases(99_900, 99_900);
+    assert!(!budget.blocks.unspend(&part));
+}
+
+#[test]
+fn blocks_are_of_one_quota_and_of_one_lease() {
+    let budget = Budget::new();
+    let windows = Algorithm::FixedWindow {
+        offset: Duration::ZERO,
+    };
+    let is_for = |quota: &Quota, lease: &Lease| {
+        let charge = Charge {
+            scope: Scope::of("leased", 0, &budget.quota),
+            ..charge(quota, &budget.key, 1)
+        };
+        budget.blocks.are_for(&charge, lease)
+    };
+    assert!(is_for(&budget.quota, &LEASE));
+    assert!(!is_for(&Quota::per_day(101), &LEASE));
+    assert!(!is_for(&budget.quota.using(windows), &LEASE));
+    assert!(!is_for(&budget.quota, &Lease::up_to(51)));
+}
+
+#[test]
+fn an_answer_to_another_question_is_none() {
+    let mut budget = Budget::new();
+    let (number, amount) = budget.blocks.to_ask(0).unwrap();
+    assert_eq!(budget.blocks.to_ask(1), None);
+    let (verdict, at) = budget.decided(amount);
+    assert!(budget.blocks.granted(number + 1, 1, verdict, at).is_none());
+    assert!(budget.spend(1, 1).is_none());
+    budget.blocks.failed(number + 1, 1);
+    assert_eq!(budget.blocks.to_ask(2), None);
+    budget.blocks.granted(number, 2, verdict, at);
+    assert!(budget.spend(1, 2).is_some());
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_left_alone_for_the_time_of_a_lease() {
+    let mut budget = Budget::new();
+    let (number, _) = budget.blocks.to_ask(0).unwrap();
+    budget.blocks.failed(number, 10);
+    assert_eq!(budget.blocks.to_ask(100_009), None);
+    assert!(budget.blocks.to_ask(100_010).is_some());
+}
+
+#[test]
+fn a_block_is_asked_for_before_the_last_one_runs_out() {
+    let mut budget = Budget::new();
+    budget.leases(0, 0);
+    assert_eq!(budget.blocks.to_ask(1), None);
+    // An eighth of the time before its end.
+    assert_eq!(budget.blocks.to_ask(87_399), None);
+    assert!(budget.blocks.to_ask(87_401).is_some());
+}
+
+#[test]
+fn a_block_that_would_serve_one_request_is_not_asked_for() {
+    let mut budget = Budget::new();
+    // The demand is 60 now, and the process may have 49.
+    assert!(budget.spend(20, 0).is_none());
+    assert!(budget.blocks.to_ask(0).is_some());
+    let mut budget = Budget::new();
+    assert!(budget.spend(25, 0).is_none());
+    assert_eq!(budget.blocks.to_ask(0), None);
+}
