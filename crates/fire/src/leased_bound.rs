@@ -82,8 +82,8 @@ impl LeasedBound {
         u64::try_from(most).unwrap_or(u64::MAX)
     }
 
-    /// So many units pass at this time, which is not before the last one. Returns the units by which the bound is exceeded now, in
-    /// the interval that exceeds it most: 0 is right.
+    /// Counts units that pass at this time, which is not before the last one. Returns the units by which the bound is exceeded now,
+    /// in the interval that exceeds it most: 0 is right.
     ///
     /// The windows of a fixed window are those of the clock that is read here, so that this must be the server's.
     #[must_use]
@@ -109,7 +109,7 @@ impl LeasedBound {
         u64::try_from(excess.div_ceil(self.period_us)).unwrap_or(u64::MAX)
     }
 
-    /// So many units come in addition, as by a credit, or as a burst by a reset or a loss of data.
+    /// Allows units in addition, as by a credit, or as a burst by a reset or a loss of data.
     pub fn allow(&mut self, units: u64) {
         let units = u128::from(units) * self.period_us;
         // The interval of the excess may as well begin after them.

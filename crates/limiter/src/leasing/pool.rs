@@ -26,7 +26,7 @@ pub(super) struct Told {
     pub(super) position: usize,
 }
 
-/// What a charge found at its blocks.
+/// The outcome of a charge at its blocks.
 pub(super) struct Spending {
     pub(super) place: Place,
     /// Its part of a block that had enough.
