@@ -165,3 +165,19 @@ fn a_block_that_would_serve_one_request_is_not_asked_for() {
     assert!(budget.spend(25, 0).is_none());
     assert_eq!(budget.blocks.to_ask(0), None);
 }
+
+#[test]
+fn a_block_is_asked_for_while_units_are_left_that_are_too_few_until_the_next_one_comes() {
+    let mut budget = Budget::new();
+    let (number, amount) = budget.blocks.to_ask(50_000).unwrap();
+    let (verdict, at) = budget.decided(amount);
+    assert!(budget.blocks.granted(number, 50_000, verdict, at).is_none());
+    // The process has needed 40 in 100 ms, so that it needs 5 in the eighth of that which a question may take.
+    for _ in 0..amount - 6 {
+        assert!(budget.spend(1, 101_000).is_some());
+        assert_eq!(budget.blocks.to_ask(101_000), None);
+    }
+    assert!(budget.spend(1, 101_000).is_some());
+    assert!(budget.blocks.to_ask(101_000).is_some());
+    assert!(budget.spend(5, 101_000).is_some());
+}
