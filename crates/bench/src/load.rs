@@ -30,6 +30,12 @@ pub(crate) struct Load {
     /// The time that a request waits for its decision, in milliseconds
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..))]
     deadline_ms: u64,
+    /// Requests a second, if not as many as there can be
+    #[arg(long, value_parser = value_parser!(u64).range(1..=1_000_000))]
+    per_second: Option<u64>,
+    /// Ask the server about each request, also while a denial is known
+    #[arg(long)]
+    ask_every_denial: bool,
     /// The way to count, if not the quota's own
     #[arg(long)]
     algorithm: Option<Counting>,
@@ -69,7 +75,22 @@ struct Run {
     quota: Quota,
     keys: u64,
     requests: u64,
+    per_second: Option<u64>,
+    started: Instant,
     next: AtomicU64,
+}
+
+impl Run {
+    /// Waits for the time of this request. One that comes late catches up.
+    async fn paces(&self, request: u64) {
+        if let Some(per_second) = self.per_second {
+            let micros = u128::from(request) * 1_000_000 / u128::from(per_second);
+            let after = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
+            if after > self.started.elapsed() {
+                tokio::time::sleep_until((self.started + after).into()).await;
+            }
+        }
+    }
 }
 
 /// The results of one caller.
@@ -105,22 +126,23 @@ impl Load {
 
     async fn drive(&self, quota: Quota) -> Result<()> {
         let deadline = Duration::from_millis(self.deadline_ms);
-        let backend = RedisBackend::builder(&self.url)
+        let mut builder = RedisBackend::builder(&self.url)
             .deadline(deadline)
-            .ask_every_denial()
-            .connect_deadline(deadline.max(Duration::from_secs(2)))
-            .connect()
-            .await
-            .map_err(|error| explained(&error))?;
+            .connect_deadline(deadline.max(Duration::from_secs(2)));
+        if self.ask_every_denial {
+            builder = builder.ask_every_denial();
+        }
+        let backend = builder.connect().await.map_err(|error| explained(&error))?;
         let before = backend.stats();
         let run = Arc::new(Run {
             backend,
             quota,
             keys: self.keys,
             requests: self.requests,
+            per_second: self.per_second,
+            started: Instant::now(),
             next: AtomicU64::new(0),
         });
-        let started = Instant::now();
         let callers: Vec<_> = (0..self.in_flight)
             .map(|_| tokio::spawn(caller(Arc::clone(&run))))
             .collect();
@@ -128,7 +150,7 @@ impl Load {
         for caller in callers {
             seen.add(caller.await?);
         }
-        let took = started.elapsed();
+        let took = run.started.elapsed();
         seen.latencies.sort_unstable();
         println!("{}", seen.line(took, before, run.backend.stats()));
         Ok(())
@@ -143,6 +165,7 @@ async fn caller(run: Arc<Run>) -> Seen {
         if n >= run.requests {
             return seen;
         }
+        run.paces(n).await;
         let key = Key::from(n % run.keys);
         let charge = Charge {
             scope,
@@ -185,6 +208,7 @@ impl Seen {
             "p50_us": at(500),
             "p99_us": at(990),
             "p999_us": at(999),
+            "known_denials": after.known_denials - before.known_denials,
             "script_calls": after.calls - before.calls,
             "bytes_out": after.bytes_out - before.bytes_out,
             "bytes_in": after.bytes_in - before.bytes_in,

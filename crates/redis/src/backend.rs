@@ -231,7 +231,7 @@ impl RedisBackend {
     fn judge(&self, charges: &[Charge<'_>], at_least: Option<u64>) -> Answer<Decision> {
         let judged = self.known.judge(charges, at_least);
         if let Judged::Denied(denied) = judged {
-            return Answer::now(Ok(denied));
+            return self.known.answer(denied);
         }
         let deadline = self.fleet.deadline();
         let request = Request::for_decision(charges, &self.names);
@@ -245,7 +245,7 @@ impl RedisBackend {
                 Answer::later(waits)
             }
             Judged::Asks(turn) => self.ask(request, turn, deadline, at_least),
-            Judged::Denied(denied) => Answer::now(Ok(denied)),
+            Judged::Denied(denied) => self.known.answer(denied),
         }
     }
 
@@ -270,7 +270,7 @@ impl RedisBackend {
             judged = self.known.judge(&charges, at_least);
         }
         match judged {
-            Judged::Denied(denied) => Ok(denied),
+            Judged::Denied(denied) => self.known.answer(denied).await,
             Judged::Asks(turn) => self.ask(request, turn, deadline, at_least).await,
             Judged::Waits(_) => self.ask(request, None, deadline, at_least).await,
         }

@@ -31,8 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::task::yield_now;
 use tollgate_core::{
-    Charge, Decision, Key, KeyHashing, Mode, Scope, State, Timestamp, Unit, deny_by_known,
+    Answer, Charge, Decision, Key, KeyHashing, Mode, Scope, State, Timestamp, Unit, deny_by_known,
 };
 
 use self::sets::{Set, Sets};
@@ -53,6 +54,10 @@ const DRIFT: u32 = 1_000;
 /// The states that are remembered at most: 8,192, of 130 to 200 bytes each with short keys.
 const SETS: usize = 2_048;
 const WAYS: usize = 4;
+
+/// One known denial in so many lets other tasks run first. Without that, callers that ask again at once occupy every thread of the
+/// runtime, and nothing reads the server's answers. It is odd, so that two callers in step both come to it.
+const YIELDS: u64 = 127;
 
 /// The longest log that is remembered, so that all states together stay small.
 const LOG_ENTRIES: usize = 64;
@@ -155,11 +160,19 @@ impl KnownDenials {
         if self.sets.is_empty() || charges.is_empty() {
             return Judged::Asks(None);
         }
-        let judged = self.judge_at(Instant::now, charges, at_least);
-        if let Judged::Denied(_) = judged {
-            self.denied.fetch_add(1, Ordering::Relaxed);
+        self.judge_at(Instant::now, charges, at_least)
+    }
+
+    /// Answers a request that is denied for certain.
+    pub(crate) fn answer(&self, denied: Decision) -> Answer<Decision> {
+        let before = self.denied.fetch_add(1, Ordering::Relaxed);
+        if before % YIELDS == YIELDS - 1 {
+            return Answer::later(async {
+                yield_now().await;
+                Ok(denied)
+            });
         }
-        judged
+        Answer::now(Ok(denied))
     }
 
     /// Looks at the clock only if something is known: most callers are not denied.

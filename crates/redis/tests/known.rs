@@ -9,6 +9,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -94,6 +95,35 @@ async fn ask_far_above(backends: &[RedisBackend], pause: Duration) -> (u64, u64,
     let all = counts.iter().map(|(all, _)| all).sum();
     let admitted = counts.iter().map(|(_, admitted)| admitted).sum();
     (all, admitted, started.elapsed().as_secs() + 1)
+}
+
+/// The runtime has one thread, as it has for each caller when all of its threads have callers that ask again at once.
+#[tokio::test]
+async fn a_caller_that_asks_again_at_once_lets_other_tasks_run() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("hot", Quota::new(1, DAY));
+    let turns = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&turns);
+    tokio::spawn(async move {
+        loop {
+            counter.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    until_known(&backend, &budget).await;
+    let (mut known_in_a_row, mut turns_before) = (0, turns.load(Ordering::Relaxed));
+
+    // A stretch that a question ends shows nothing: a question lets others run anyway.
+    while known_in_a_row < 127 {
+        let decision = budget.take(&backend, 1).await.unwrap();
+        known_in_a_row += 1;
+        if !decision.is_known() {
+            (known_in_a_row, turns_before) = (0, turns.load(Ordering::Relaxed));
+        }
+    }
+
+    assert!(turns.load(Ordering::Relaxed) > turns_before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
