@@ -17,6 +17,7 @@ mod contender;
 mod grow;
 mod load;
 mod measure;
+mod pace;
 mod program;
 mod punctual;
 mod recorded;
@@ -80,6 +81,8 @@ enum What {
     Program(program::Program),
     /// Measures how long after their turns waits end, beside tokio's timers for the same instants
     Punctual,
+    /// Measures the pace of decisions out of leased blocks, beside that of budgets in memory
+    Pace(pace::Pace),
     /// Drives a Redis backend and prints one line of JSON
     Load(load::Load),
 }
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         What::RedisInstructions { words } => redis_instructions::run(words.as_deref()),
         What::Program(program) => program.run(),
         What::Punctual => punctual::run(),
+        What::Pace(pace) => pace.run(),
         What::Load(load) => load.run(),
     };
     match result {
