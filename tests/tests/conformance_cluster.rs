@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tollgate_conformance::{Budget, Elapsed, FAR_AHEAD_US, Subject};
@@ -13,6 +14,23 @@ use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Pool, PoolGuard};
 
 static FREE: Pool<Nodes> = Pool::new();
+
+const PARTITIONS: u16 = 64;
+
+/// A key of each partition. The checksum of an identity chooses it, and the partitions divide the slots evenly.
+static KEYS: OnceLock<Vec<String>> = OnceLock::new();
+
+fn key_of_each_partition(cluster: &Cluster) -> Vec<String> {
+    let mut keys = BTreeMap::new();
+    for key in (0..).map(|n: u64| n.to_string()) {
+        let partition = cluster.slot_of(&format!("={key}")) % PARTITIONS;
+        keys.entry(partition).or_insert(key);
+        if keys.len() == usize::from(PARTITIONS) {
+            break;
+        }
+    }
+    keys.into_values().collect()
+}
 
 /// A cluster, and for each node a name of its own for the clock.
 struct Nodes {
@@ -78,6 +96,16 @@ impl OnCluster {
     }
 }
 
+impl OnCluster {
+    /// A budget in each partition.
+    fn one_of_each_partition(&self) -> impl Iterator<Item = Budget> {
+        let budget = Budget::of("settle", Quota::per_second(1));
+        let keys = KEYS.get_or_init(|| key_of_each_partition(&self.nodes.cluster));
+        let keys = keys.iter().take(usize::from(self.partitions));
+        keys.map(move |key| budget.for_key(key.as_str()))
+    }
+}
+
 impl Subject for OnCluster {
     fn backend(&self) -> Arc<dyn Backend> {
         self.backend.clone()
@@ -90,11 +118,10 @@ impl Subject for OnCluster {
     }
 
     fn settle(&self) -> Elapsed<'_> {
-        // Behind the queue of each slot. So many keys leave one of 64 partitions out only once in millions of times.
-        let keys = if self.partitions == 1 { 1 } else { 1_000 };
-        let budget = Budget::of("settle", Quota::per_second(1));
-        let peeks: Vec<_> = (0_u64..keys)
-            .map(|key| self.backend.decide(&[budget.for_key(key).charge(0)]))
+        // Behind the queue of each slot.
+        let peeks: Vec<_> = self
+            .one_of_each_partition()
+            .map(|budget| self.backend.decide(&[budget.charge(0)]))
             .collect();
         Box::pin(async {
             for peek in peeks {
@@ -114,5 +141,27 @@ mod in_one_slot {
 mod in_many_slots {
     use super::*;
 
-    tollgate_conformance::conformance! { in_parts: OnCluster::over(64) }
+    tollgate_conformance::conformance! { in_parts: OnCluster::over(PARTITIONS) }
+}
+
+/// So that settling leaves no queue out.
+#[tokio::test]
+async fn what_settles_is_asked_of_each_partition() {
+    let subject = OnCluster::over(PARTITIONS).await;
+
+    for budget in subject.one_of_each_partition() {
+        let decision = subject.backend.decide(&[budget.charge(1)]).await.unwrap();
+        assert!(decision.is_admitted());
+    }
+
+    let nodes = subject.nodes.cluster.nodes();
+    let names: String = nodes
+        .iter()
+        .map(|node| node.command(&["KEYS", "tollgate:*"]))
+        .collect();
+    let tags = names
+        .split("tollgate:{")
+        .skip(1)
+        .map(|rest| rest.split('}').next());
+    assert_eq!(tags.collect::<HashSet<_>>().len(), usize::from(PARTITIONS));
 }
