@@ -25,7 +25,7 @@ use tollgate_core::{
 };
 use tollgate_testkit::Standalone;
 
-use self::expiry::{ends_ms, stated_end_us};
+use self::expiry::{stated_end_us, stored};
 use self::questions::{Calls, Questions, name};
 use super::calendars::Calendars;
 use super::reply::Outcome;
@@ -168,15 +168,13 @@ impl World {
         for run in &call.runs {
             command.arg(&run[..]);
         }
-        redis::cmd("SET")
-            .arg("clock")
-            .arg(self.questions.now)
-            .exec(&mut self.redis)
-            .unwrap();
         for key in &call.keys {
             self.move_totals(key);
         }
-        let value: Value = command.query(&mut self.redis).unwrap();
+        let mut at_now = redis::pipe();
+        let at_now = at_now.cmd("SET").arg("clock").arg(self.questions.now);
+        at_now.ignore().add_command(command);
+        let (value,): (Value,) = at_now.query(&mut self.redis).unwrap();
         if let Some(kind) = answered_alone(&value) {
             *self.alone.entry(kind).or_default() += 1;
         }
@@ -261,11 +259,10 @@ impl World {
     }
 
     fn compare(&mut self, key: &[u8], requests: &[Request]) {
-        let found: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(&mut self.redis).unwrap();
-        let ends = ends_ms(&mut self.redis, key);
+        let found = stored(&mut self.redis, key);
         let unit = self.unit(key);
         let model = &self.model[key];
-        let Some(found) = found else {
+        let Some((found, ends)) = found else {
             // A missing state is a full budget.
             assert!(
                 model.meaningless_at(unit) <= Timestamp::from_micros(self.questions.now),

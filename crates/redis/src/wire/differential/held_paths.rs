@@ -4,7 +4,7 @@
 use redis::Value;
 use tollgate_testkit::Standalone;
 
-use super::expiry::ends_ms;
+use super::expiry::stored;
 use super::questions::{Calls, Random};
 use super::{World, seed};
 use crate::wire::Reply;
@@ -177,10 +177,7 @@ impl World {
             _ => None,
         };
         assert!(Reply::parse(value).is_some());
-        let states = KEYS[..2].iter().map(|key| {
-            let found: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(&mut self.redis).unwrap();
-            found.map(|state| (state, ends_ms(&mut self.redis, key)))
-        });
+        let states = KEYS[..2].iter().map(|key| stored(&mut self.redis, key));
         Asked {
             admitted,
             said,

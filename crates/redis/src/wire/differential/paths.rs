@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope, Snapshot, Unit};
 use tollgate_testkit::Standalone;
 
-use super::expiry::{ends_ms, stated_end_us};
+use super::expiry::{stated_end_us, stored};
 use super::questions::{Calls, Random};
 use super::{World, seed};
 use crate::wire::{Plan, Reply, Request, Work, state};
@@ -162,10 +162,7 @@ impl World {
             }
         };
         assert!(Reply::parse(value).is_some());
-        let states = KEYS.map(|key| {
-            let found: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(&mut self.redis).unwrap();
-            found.map(|state| (state, ends_ms(&mut self.redis, key)))
-        });
+        let states = KEYS.map(|key| stored(&mut self.redis, key));
         (admitted, states.to_vec())
     }
 
