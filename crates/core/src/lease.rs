@@ -17,8 +17,8 @@ use crate::algorithm::Rule;
 ///
 /// A decision of a shared backend costs a round trip. With a lease, one call takes a block of units, and the process spends them at
 /// memory's speed. It asks for the next block before this one runs out, and gives back what is left when its time is over. So a
-/// caller with many requests costs the backend a few calls for each time of the lease, whatever its rate. A caller with few
-/// requests is decided by the backend, request by request.
+/// caller with many requests costs the backend a few calls for each time of the lease, whatever its rate. A caller with fewer than
+/// five requests in two such times is decided by the backend, request by request: blocks would cost more calls than they save.
 ///
 /// # The limit
 ///

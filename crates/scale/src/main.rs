@@ -27,7 +27,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures the points beside the curves: some two minutes, with a Redis on this machine that is started for it
+    /// Measures the points beside the curves: some five minutes, with a Redis on this machine that is started for it
     Measure,
     /// Draws the plots from the figures as they are, and prints the tables of the page
     Draw,

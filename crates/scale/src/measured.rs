@@ -14,14 +14,17 @@ use tollgate_testkit::Standalone;
 use crate::excess::excess;
 use crate::load::Load;
 use crate::outcome::Pass;
-use crate::runs::{Row, pulses, rounded};
+use crate::runs::{LONG, Row, TAU, pulses, rounded};
 
 /// An error of a measurement.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The time before anything is counted, and the time that is.
+/// The least time before anything is counted, and the time that is.
 const WARM_UP: Duration = Duration::from_millis(1_500);
 const RUN: Duration = Duration::from_secs(6);
+
+/// The time that is counted if there are few requests in it, or few blocks.
+const LONG_RUN: Duration = Duration::from_secs(12);
 
 /// A measurement.
 struct Measurement {
@@ -43,8 +46,11 @@ pub fn all() -> Result<Vec<Row>> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let lease = Lease::up_to(1_000_000);
-    let lines = [("no lease", None), ("leases of 100 ms", Some(lease))];
+    let lines = [
+        ("no lease", None),
+        ("leases of 100 ms", Some(TAU)),
+        ("leases of 1 s", Some(LONG)),
+    ];
     let mut rows = Vec::new();
     for (line, lease) in lines {
         let of = |table, x, limiters, load| Measurement {
@@ -55,14 +61,16 @@ pub fn all() -> Result<Vec<Row>> {
             load,
             lease,
         };
-        let mut points: Vec<_> = [10.0, 100.0, 1_000.0]
+        let mut points: Vec<_> = [10.0, 30.0, 100.0, 1_000.0]
             .map(|rate| of("company", rate, 4, Load::of_one(4.0 * rate)))
             .into();
         let one = Load::of_one(10_000.0);
         points.extend([1, 4].map(|n| of("processes", n.into(), n, one.clone())));
-        let above = one.using(2.0);
-        points.push(of("processes above the limit", 4.0, 4, above));
-        points.push(of("bound", 4.0, 4, pulses(40_000.0)));
+        // There is no such curve of the longest leases.
+        if lease != Some(LONG) {
+            points.push(of("processes above the limit", 4.0, 4, one.using(2.0)));
+        }
+        points.push(of("bound", 4.0, 4, pulses(lease)));
         for point in points {
             rows.push(point.figures(&runtime)?);
         }
@@ -79,6 +87,18 @@ struct Counts {
 }
 
 impl Measurement {
+    fn warm_up(&self) -> Duration {
+        WARM_UP.max(5 * self.lease.unwrap_or(TAU).time())
+    }
+
+    fn run(&self) -> Duration {
+        if self.lease == Some(LONG) || self.load.rate < 1_000.0 {
+            LONG_RUN
+        } else {
+            RUN
+        }
+    }
+
     fn figures(&self, runtime: &Runtime) -> Result<Row> {
         let server = Standalone::start();
         let quota = self.load.quota(0, 1);
@@ -94,18 +114,21 @@ impl Measurement {
             backends.push(backend);
         }
         let counts = Arc::new(Counts::default());
+        let (warm_up, run) = (self.warm_up(), self.run());
+        let ends = warm_up + run + Duration::from_millis(100);
         let start = Instant::now();
+        let times = [start, start + ends];
         let drivers = limiters.into_iter().zip(0..).map(|(limiter, seed)| {
             let load = self.load.at(self.load.rate / f64::from(self.limiters));
             let (handle, counts) = (runtime.handle().clone(), Arc::clone(&counts));
-            thread::spawn(move || drive(&limiter, &load, &handle, &counts, start, seed))
+            thread::spawn(move || drive(&limiter, &load, &handle, &counts, times, seed))
         });
         let drivers: Vec<_> = drivers.collect();
-        thread::sleep(WARM_UP.saturating_sub(start.elapsed()));
+        thread::sleep(warm_up.saturating_sub(start.elapsed()));
         let before = (stats(&server), counts.requests.load(Ordering::Relaxed));
         let asked = || backends.iter().map(|it| it.stats().requests).sum::<u64>();
         let asked_before = asked();
-        thread::sleep(RUN);
+        thread::sleep(run);
         let after = (stats(&server), counts.requests.load(Ordering::Relaxed));
         let asked = asked() - asked_before;
         for driver in drivers {
@@ -114,13 +137,13 @@ impl Measurement {
                 .map_err(|_| io::Error::other("a driver has panicked"))?;
         }
 
-        let seconds = RUN.as_secs_f64();
+        let seconds = run.as_secs_f64();
         let requests = (after.1 - before.1) as f64;
         let calls = (after.0[0] - before.0[0]) as f64;
         let busy_us = (after.0[1] - before.0[1]) as f64;
         let mut passes = counts.passes.lock().unwrap_or_else(PoisonError::into_inner);
         passes.sort_unstable();
-        let time = self.lease.unwrap_or(Lease::up_to(2)).time().as_secs_f64();
+        let time = self.lease.unwrap_or(TAU).time().as_secs_f64();
         let above = excess(&quota, &passes, 0) / (quota.limit() as f64 * time);
         Ok(Row {
             table: self.table.to_owned(),
@@ -132,7 +155,7 @@ impl Measurement {
             waiting: rounded(asked as f64 / requests),
             failed: rounded(counts.failed.load(Ordering::Relaxed) as f64 / requests),
             excess: rounded(above.max(0.0)),
-            hottest: rounded(busy_us / RUN.as_micros() as f64),
+            hottest: rounded(busy_us / run.as_micros() as f64),
             nodes_in_use: 1,
             ..Row::default()
         })
@@ -145,19 +168,18 @@ fn drive(
     load: &Load,
     handle: &Handle,
     counts: &Arc<Counts>,
-    start: Instant,
+    [start, end]: [Instant; 2],
     seed: u64,
 ) {
     let mut random = Rng::with_seed(seed);
     let mut next_ns = 0.0;
-    let ends = WARM_UP + RUN + Duration::from_millis(100);
     loop {
         next_ns = load.next(next_ns, &mut random);
-        let next = Duration::from_nanos(next_ns as u64);
-        if next > ends {
+        let next = start + Duration::from_nanos(next_ns as u64);
+        if next > end {
             return;
         }
-        thread::sleep(next.saturating_sub(start.elapsed()));
+        thread::sleep(next.saturating_duration_since(Instant::now()));
         let (limiter, counts) = (limiter.clone(), Arc::clone(counts));
         let _detached = handle.spawn(async move {
             let answer = limiter.check("api", "one").await;

@@ -62,10 +62,11 @@ pub struct Row {
     pub failed_by_time: Vec<f64>,
 }
 
-const TAU: Lease = Lease::up_to(1_000_000);
+/// The terms of the runs with leases.
+pub(crate) const TAU: Lease = Lease::up_to(1_000_000);
 
 /// The terms of the runs with longer leases.
-const LONG: Lease = TAU.within(Duration::from_secs(1));
+pub(crate) const LONG: Lease = TAU.within(Duration::from_secs(1));
 
 /// The callers of the runs with many: a million, of which the first has a tenth of all requests.
 const CALLERS: u32 = 1_000_000;
@@ -168,7 +169,7 @@ fn with_and_without(table: &'static str, x: f64, settings: &Settings) -> Vec<Run
 /// One caller within its limit, by its requests a second to each of four processes.
 fn company() -> Vec<Run> {
     let rates = [
-        1.0, 3.0, 10.0, 20.0, 30.0, 50.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4,
+        1.0, 3.0, 10.0, 13.0, 20.0, 30.0, 50.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4,
     ];
     let runs = rates.map(|rate| {
         let run_us = if rate < 300.0 { 40_000_000 } else { 4_000_000 };
@@ -202,13 +203,14 @@ fn processes() -> Vec<Run> {
     runs
 }
 
-/// The load that tries the bound: a short pulse, in which blocks are leased, and before they end a long one that spends all there
-/// is, by when the budget has refilled.
-pub(crate) fn pulses(rate: f64) -> Load {
-    Load::of_one(rate).using(20.0).in_pulses(Pulses {
-        short_us: 3_000,
+/// The load that tries the bound of these terms: a short pulse, in which blocks are leased, and before they end a long one that
+/// spends all there is, by when the budget has refilled.
+pub(crate) fn pulses(lease: Option<Lease>) -> Load {
+    let lease_us = lease.unwrap_or(TAU).time().as_micros() as u64;
+    Load::of_one(40_000.0).using(20.0).in_pulses(Pulses {
+        short_us: lease_us * 3 / 100,
         long_us: 100_000,
-        gap_us: 85_000,
+        gap_us: lease_us * 85 / 100,
         cycle_us: 2_500_000,
     })
 }
@@ -219,10 +221,12 @@ fn bound() -> Vec<Run> {
         let settings = Settings {
             processes,
             run_us: 25_000_000,
-            ..Settings::of(pulses(40_000.0))
+            ..Settings::of(pulses(None))
         };
         let mut pulsed = with_and_without("bound", processes.into(), &settings);
-        pulsed.truncate(2);
+        for run in &mut pulsed {
+            run.settings.load = pulses(run.settings.lease);
+        }
         runs.extend(pulsed);
     }
     runs

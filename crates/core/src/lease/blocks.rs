@@ -14,6 +14,11 @@ use crate::{Charge, Decision, Key, Mode, Quota, Receipt, Scope, Timestamp, Verdi
 /// that.
 const DRIFT: u64 = 1_000;
 
+/// The requests in two times of the lease from which on a block is worth its calls: one to ask for it, and mostly another to give
+/// its rest back. With five, calls per decision are 1.05 at most, at thirteen requests a second and leases of 100 ms, and 0.77 at
+/// thirty. With two within one time they were 1.33 at seven and 0.71 at thirty; with four within one time, 1.03 and 0.83.
+const ENOUGH: u64 = 5;
+
 /// The blocks of one budget that this process has leased, without a clock and without a backend: both are the caller's.
 ///
 /// Times are microseconds of a clock of this process that never steps back. The caller spends from the blocks while they have
@@ -170,8 +175,10 @@ impl Blocks {
         let needed = needed.div_ceil(u128::from(self.time_us));
         let needed = u64::try_from(needed).unwrap_or(u64::MAX);
         let amount = cmp::min(needed, self.demand.allowance());
-        // One request alone would save no call.
-        if amount < self.last_cost.saturating_mul(2) {
+        // A block for one request alone would save no call, and one for a quiet caller comes back.
+        let is_large = amount >= self.last_cost.saturating_mul(2);
+        let is_needed = self.demand.of_two_stretches() >= self.last_cost.saturating_mul(ENOUGH);
+        if !is_large || !is_needed {
             return None;
         }
         self.questions = self.questions.wrapping_add(1);

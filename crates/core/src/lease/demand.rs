@@ -59,6 +59,11 @@ impl Demand {
         cmp::max(self.wanted, self.wanted_before)
     }
 
+    /// The units that were needed in this stretch and the one before.
+    pub(super) fn of_two_stretches(&self) -> u64 {
+        self.wanted.saturating_add(self.wanted_before)
+    }
+
     /// The most that may be asked for: by what is left, half of it at most, and by the answers so far. Nothing before the backend
     /// has told what is left.
     pub(super) fn allowance(&self) -> u64 {

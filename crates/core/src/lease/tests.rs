@@ -6,7 +6,7 @@ use crate::{Algorithm, Charge, Key, Mode, Scope, State, Timestamp, Verdict, deci
 const LEASE: Lease = Lease::up_to(50);
 const NOON: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-/// A budget of a hundred, of which a process has needed 40 in the last 100 ms.
+/// A budget of a hundred.
 struct Budget {
     quota: Quota,
     key: Key,
@@ -15,7 +15,12 @@ struct Budget {
 }
 
 impl Budget {
+    /// A process has needed 40 of it at time zero.
     fn new() -> Self {
+        Self::needed(40)
+    }
+
+    fn needed(requests: u64) -> Self {
         let quota = Quota::per_day(100);
         let key = Key::from("alice");
         let blocks = Blocks::new(&charge(&quota, &key, 1), &LEASE, 0, 0);
@@ -27,7 +32,7 @@ impl Budget {
         };
         let (verdict, _) = budget.decided(1);
         budget.blocks.decided(&verdict);
-        for _ in 0..40 {
+        for _ in 0..requests {
             assert!(budget.spend(1, 0).is_none());
         }
         budget
@@ -157,13 +162,34 @@ fn a_block_is_asked_for_before_the_last_one_runs_out() {
 
 #[test]
 fn a_block_that_would_serve_one_request_is_not_asked_for() {
-    let mut budget = Budget::new();
-    // The demand is 60 now, and the process may have 49.
-    assert!(budget.spend(20, 0).is_none());
-    assert!(budget.blocks.to_ask(0).is_some());
-    let mut budget = Budget::new();
-    assert!(budget.spend(25, 0).is_none());
-    assert_eq!(budget.blocks.to_ask(0), None);
+    // The demand is 100 and more, and the process may have 49.
+    for (cost, requests, is_asked) in [(20, 3, true), (24, 4, true), (25, 4, false)] {
+        let mut budget = Budget::new();
+        for _ in 0..requests {
+            assert!(budget.spend(cost, 0).is_none());
+        }
+        assert_eq!(budget.blocks.to_ask(0).is_some(), is_asked, "{cost}");
+    }
+}
+
+#[test]
+fn a_caller_with_fewer_than_five_requests_in_two_times_of_the_lease_is_decided_by_the_server() {
+    let asks = |before: u64, costs: &[u64], now_us: u64| {
+        let mut budget = Budget::needed(before);
+        for cost in costs {
+            assert!(budget.spend(*cost, now_us).is_none());
+        }
+        budget.blocks.to_ask(now_us)
+    };
+    assert_eq!(asks(0, &[1, 1, 1, 1], 0), None);
+    assert_eq!(asks(2, &[1, 1], 100_000), None);
+    assert_eq!(asks(4, &[1], 200_000), None);
+    assert_eq!(asks(4, &[2], 100_000), None);
+
+    assert_eq!(asks(0, &[1, 1, 1, 1, 1], 0), Some((1, 5)));
+    // Three in a time of the lease, and so 2.6 in what is left of one after a question.
+    assert_eq!(asks(2, &[1, 1, 1], 100_000), Some((1, 3)));
+    assert_eq!(asks(2, &[2, 2, 2, 2], 100_000), Some((1, 7)));
 }
 
 #[test]

@@ -68,10 +68,15 @@ impl Process {
 
     /// A question that has been answered by the server, and not yet heard of.
     fn asks(&self) -> (Place, Asking, Decision) {
-        let found = self.pool.spend(&self.charge(1), &self.lease).unwrap();
-        let (number, amount) = found.to_ask.unwrap();
-        let asking = Asking::new(&self.pool, &self.charge(1), found.place, number);
-        (found.place, asking, self.decided(amount, 1))
+        // Mostly at once; after a pause of two times of the lease the need is counted anew.
+        let (place, number, amount) = loop {
+            let found = self.pool.spend(&self.charge(1), &self.lease).unwrap();
+            if let Some((number, amount)) = found.to_ask {
+                break (found.place, number, amount);
+            }
+        };
+        let asking = Asking::new(&self.pool, &self.charge(1), place, number);
+        (place, asking, self.decided(amount, 1))
     }
 
     /// Spends a unit from a block; the number of units that it got.
@@ -174,10 +179,10 @@ fn what_a_request_puts_back_after_the_end_is_credited() {
 #[test]
 fn a_block_that_has_ended_is_given_back_once() {
     in_every_order(|| {
-        let process = Process::new(Lease::up_to(20).within(Duration::from_millis(1)));
+        let process = Process::new(Lease::up_to(20).within(Duration::from_millis(10)));
         let (place, asking, decision) = process.asks();
         asking.answered(Some(decision));
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(10));
 
         let threads = [(); 2].map(|()| {
             let pool = Arc::clone(&process.pool);
