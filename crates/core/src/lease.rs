@@ -17,8 +17,9 @@ use crate::algorithm::Rule;
 ///
 /// A decision of a shared backend costs a round trip. With a lease, one call takes a block of units, and the process spends them at
 /// memory's speed. It asks for the next block before this one runs out, and gives back what is left when its time is over. So a
-/// caller with many requests costs the backend a few calls for each time of the lease, whatever its rate. A caller with fewer than
-/// five requests in two such times is decided by the backend, request by request: blocks would cost more calls than they save.
+/// caller with many requests costs the backend a few calls for each time of the lease, whatever its rate, if the terms allow what
+/// it needs in that time. A caller with fewer than five requests in two such times is decided by the backend, request by request:
+/// blocks would cost more calls than they save.
 ///
 /// # The limit
 ///
@@ -30,8 +31,8 @@ use crate::algorithm::Rule;
 ///   its window.
 /// * Others cannot be leased: see `Policy::lease` of the crate `tollgate`.
 ///
-/// A caller may be denied while other processes have units of its budget, for at most *τ*. A process that crashes loses what it has
-/// leased, which comes back as the budget refills.
+/// A caller may be denied while other processes have units of its budget, for at most *τ*, and for the life of a denial that its
+/// process knows. A process that crashes loses what it has leased, which comes back as the budget refills.
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,8 +54,9 @@ pub struct Lease {
 const TIMES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(60)];
 
 impl Lease {
-    /// Leases up to `n` units of one budget at a time, for 100 ms each. The process asks for as many as its requests have needed
-    /// lately, for fewer near the end of the budget, and never for more than half of what is left.
+    /// Leases up to `n` units of one budget at a time, for 100 ms each: a process holds no more, and loses no more if it crashes.
+    /// It asks for as many as its requests have needed lately, for fewer near the end of the budget, and never for more than half
+    /// of what is left.
     ///
     /// ```
     /// use std::time::Duration;

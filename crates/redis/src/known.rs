@@ -64,7 +64,7 @@ const LOG_ENTRIES: usize = 64;
 
 /// The states that denied.
 pub(crate) struct KnownDenials {
-    /// None if each denial is asked for.
+    /// Empty if each denial is asked for.
     sets: Sets<Entry>,
     hashing: KeyHashing,
     /// The time within which a request is answered.
@@ -80,7 +80,8 @@ struct Entry {
     state: State,
     sent_at: Instant,
     told: ToldStates,
-    /// The least cost that it has denied, or the states before it since one passed. None is as high as the highest number.
+    /// The least cost that was denied since a request last passed, by this state or by those that it replaced. The highest number
+    /// if none was.
     least_denied: u64,
     /// The request that asks for a newer one, if it is under way.
     asked: Option<TurnUnderWay>,
@@ -182,7 +183,7 @@ impl KnownDenials {
         charges: &[Charge<'_>],
         at_least: Option<u64>,
     ) -> Judged {
-        // Trials and questions are the server's.
+        // The server decides about trials and questions.
         if charges.iter().any(|charge| charge.mode != Mode::Enforce) {
             return Judged::Asks(None);
         }
@@ -259,7 +260,7 @@ impl KnownDenials {
 
     /// Notes that a call leaves now.
     pub(crate) fn departs(&self) -> SentCall {
-        // In this order: what ends later is not older than the call.
+        // The event is read first: what ends later is not older than the call.
         let event = self.sets.departs();
         SentCall {
             event,
@@ -325,7 +326,7 @@ impl KnownDenials {
         })
     }
 
-    // Inlined always: a call costs as much as the hash.
+    // A call would cost as much as the hash.
     #[inline(always)]
     fn hash(&self, scope: Scope, key: &Key) -> u64 {
         self.hashing.hash_of(scope, key)

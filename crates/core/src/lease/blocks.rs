@@ -163,8 +163,10 @@ impl Blocks {
         // A block is there before it is needed: by twice the time that the last one took, and an eighth of the lease at least.
         let lead_us = (2 * self.lag_us).clamp(self.time_us / 8, self.time_us / 2);
         let needed = u128::from(self.demand.of_a_stretch());
-        let left = u128::from(self.left(now_us + lead_us));
-        if left * u128::from(self.time_us) > needed * u128::from(lead_us) {
+        let left = u128::from(self.left(now_us + lead_us)) * u128::from(self.time_us);
+        // If the terms allow less than the demand, half of them is used while the other half comes.
+        let half = u128::from(self.demand.most() / 2) * u128::from(self.time_us);
+        if left > half || left > needed * u128::from(lead_us) {
             return None;
         }
         self.ask_for(now_us, needed * u128::from(self.time_us - lead_us))
@@ -174,7 +176,12 @@ impl Blocks {
     fn ask_for(&mut self, now_us: u64, needed: u128) -> Option<(u64, u64)> {
         let needed = needed.div_ceil(u128::from(self.time_us));
         let needed = u64::try_from(needed).unwrap_or(u64::MAX);
-        let amount = cmp::min(needed, self.demand.allowance());
+        let held: u64 = self.blocks.iter().map(|block| block.rest).sum();
+        let allowance = cmp::min(
+            self.demand.allowance(),
+            self.demand.most().saturating_sub(held),
+        );
+        let amount = cmp::min(needed, allowance);
         // A block for one request alone would save no call, and one for a quiet caller comes back.
         let is_large = amount >= self.last_cost.saturating_mul(2);
         let is_needed = self.demand.of_two_stretches() >= self.last_cost.saturating_mul(ENOUGH);

@@ -12,6 +12,7 @@ pub(super) struct Demand {
     wanted_before: u64,
     /// The most that is asked for at a time, by the answers so far.
     cap: u64,
+    /// The most that the process holds.
     most: u64,
     was_denied: bool,
     /// The rest of the budget when the backend told it last.
@@ -69,6 +70,11 @@ impl Demand {
     pub(super) fn allowance(&self) -> u64 {
         let half = self.left.unwrap_or(0) / 2;
         cmp::min(self.cap, half)
+    }
+
+    /// The most that the process may hold by its terms.
+    pub(super) fn most(&self) -> u64 {
+        self.most
     }
 
     /// The backend told what is left.

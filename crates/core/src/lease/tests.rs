@@ -95,6 +95,17 @@ fn more_than_half_of_what_was_left_goes_back_at_once() {
 }
 
 #[test]
+fn a_process_holds_no_more_than_its_terms_allow() {
+    let mut budget = Budget::new();
+    budget.leases(0, 0);
+    // That block ends while the next one is on its way.
+    let (_, amount) = budget.blocks.to_ask(95_000).unwrap();
+    let rests = budget.blocks.take_all();
+    let held: u64 = rests.iter().map(|(_, units)| units).sum();
+    assert_eq!((held, held + amount), (35, 50));
+}
+
+#[test]
 fn a_part_goes_back_into_its_own_block_or_into_none() {
     let mut budget = Budget::new();
     budget.leases(0, 0);

@@ -440,6 +440,23 @@ fn a_hot_key_costs_fifty_calls_a_second_whatever_its_rate() {
     }
 }
 
+/// Terms that allow less than the demand of their time cost a call for each half of them.
+#[test]
+fn a_hot_key_with_small_terms_costs_a_call_for_each_half_of_them() {
+    for rate in [1_000, 10_000, 100_000] {
+        let most = 500;
+        let mut hot = HotKey::new(Quota::per_second(2 * rate), Lease::up_to(most));
+        hot.run(rate, 2);
+        let calls = hot.calls;
+        hot.run(rate, 10);
+        assert_eq!(hot.passed, 12 * rate);
+        let bound = 10 * (2 * rate / most).max(50);
+        // A question is under way while some are spent.
+        let calls = hot.calls - calls;
+        assert!(calls <= bound + bound / 10, "{calls} calls for {rate}/s");
+    }
+}
+
 /// Near the end of a budget nothing is leased, and all that refills is used.
 #[test]
 fn a_key_above_its_limit_gets_all_of_its_rate() {

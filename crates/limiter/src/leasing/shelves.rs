@@ -15,6 +15,9 @@ pub(super) const SHELVES: usize = 64;
 /// here too, until their time is over, and need no block.
 pub(super) const MOST: usize = 1_024;
 
+/// The time for which a shelf that was found full is not looked through again.
+const FULL_US: u64 = 100_000;
+
 /// The questions of one owner of blocks, so that no other has their numbers.
 const QUESTIONS: u64 = 1 << 32;
 
@@ -126,8 +129,7 @@ impl Shelf {
                 return None;
             }
             self.by_place.retain(|_, blocks| !blocks.are_idle(now_us));
-            let time_us = u64::try_from(lease.time().as_micros()).unwrap_or(u64::MAX);
-            self.full_until_us = now_us.saturating_add(time_us);
+            self.full_until_us = now_us.saturating_add(FULL_US);
             if self.by_place.len() >= MOST {
                 return None;
             }
