@@ -21,6 +21,7 @@ pub(crate) struct Far(Arc<Server>);
 #[derive(Debug)]
 struct Server {
     budgets: MemoryBackend,
+    lag: Duration,
     fails: AtomicBool,
     decisions: AtomicU64,
     blocks: AtomicU64,
@@ -29,8 +30,18 @@ struct Server {
 
 impl Far {
     pub(crate) fn new() -> Self {
+        Self::answering_after(LAG)
+    }
+
+    /// It answers at once.
+    pub(crate) fn at_once() -> Self {
+        Self::answering_after(Duration::ZERO)
+    }
+
+    fn answering_after(lag: Duration) -> Self {
         Self(Arc::new(Server {
             budgets: in_tokio_time(),
+            lag,
             fails: AtomicBool::default(),
             decisions: AtomicU64::default(),
             blocks: AtomicU64::default(),
@@ -69,9 +80,12 @@ impl Far {
     }
 
     fn later(&self, decided: Answer<Decision>) -> Answer<Decision> {
-        let fails = self.0.fails.load(Ordering::Relaxed);
+        let (lag, fails) = (self.0.lag, self.0.fails.load(Ordering::Relaxed));
+        if lag.is_zero() {
+            return decided;
+        }
         Answer::later(async move {
-            sleep(LAG).await;
+            sleep(lag).await;
             if fails {
                 return Err(BackendError::new(FailureKind::Unreachable, "a test"));
             }

@@ -14,6 +14,9 @@ mod refused;
 mod served;
 mod together;
 
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -42,13 +45,6 @@ async fn ask_for(limiter: &Limiter, millis: u64) -> u64 {
         admitted += u64::from(checked.is_ok_and(|checked| checked.is_allowed()));
     }
     admitted
-}
-
-/// The rest of the budget at the server.
-async fn left(far: &Far) -> u64 {
-    let beside = far.beside(Policy::new("api", ROOMY));
-    let probe = beside.check("api", "alice").probe().await.unwrap();
-    probe.remaining()
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,16 +80,16 @@ async fn a_cold_key_is_decided_by_the_server() {
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_block_is_given_back_at_its_end() {
     let far = Far::new();
-    let limiter = far.process([api()]);
-    ask_for(&limiter, 300).await;
-    sleep(Duration::from_millis(20)).await;
-    // A thirtieth of the budget stays leased, beside what has refilled.
-    let (refilled, before) = (left(&far).await, far.credits());
-    sleep(Duration::from_millis(100)).await;
-    assert!(far.credits() > 0, "{before}");
-    sleep(Duration::from_millis(100)).await;
-    assert!(left(&far).await >= refilled);
-    assert_eq!(left(&far).await, 2_000);
+    let day = Policy::new("api", Quota::per_day(2_000));
+    let limiter = far.process([day.clone().lease(LEASE)]);
+    let beside = far.beside(day);
+    let asked = ask_for(&limiter, 300).await;
+    sleep(10 * LAG).await;
+    let probe = beside.check("api", "alice").probe().await.unwrap();
+    assert!(probe.remaining() < 2_000 - asked, "a block is leased");
+    sleep(Duration::from_millis(200)).await;
+    let probe = beside.check("api", "alice").probe().await.unwrap();
+    assert_eq!(probe.remaining(), 2_000 - asked);
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,15 +139,21 @@ async fn a_reset_forgets_the_blocks_as_well() {
 #[tokio::test(start_paused = true)]
 async fn a_leased_decision_tells_no_more_than_there_is() {
     let far = Far::new();
-    let limiter = far.process([api()]);
-    ask_for(&limiter, 200).await;
-    for _ in 0..50 {
+    let day = Policy::new("api", Quota::per_day(2_000)).lease(LEASE);
+    let processes = [(); 2].map(|()| far.process([day.clone()]));
+    let mut there_are = 2_000;
+    for asked in 0..300 {
         sleep(Duration::from_millis(1)).await;
-        let leased = ask(&limiter).await;
-        assert!(leased.remaining() <= 500);
-        let receipts = leased.into_receipts();
-        assert_eq!((receipts.len(), receipts[0].cost()), (1, 1));
+        for process in &processes {
+            let checked = ask(process).await;
+            there_are -= 1;
+            let told = checked.remaining();
+            assert!(told <= there_are, "{told} of {there_are}, at {asked}");
+            let receipts = checked.into_receipts();
+            assert_eq!((receipts.len(), receipts[0].cost()), (1, 1));
+        }
     }
+    assert!(far.decisions() < 300, "most are leased");
 }
 
 /// A refund of a leased charge is one like any other.
@@ -243,20 +245,18 @@ async fn a_backend_in_memory_decides_as_ever() {
     }
 }
 
+/// No task can ask for a block there.
 #[test]
 fn without_a_runtime_the_server_decides() {
-    let far = Far::new();
+    let far = Far::at_once();
     let limiter = far.process([api()]);
-    let runtime = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap()
-    };
+    let mut context = Context::from_waker(Waker::noop());
     for _ in 0..20 {
-        // The check begins outside, where no task can ask for a block.
-        let check = limiter.check("api", "alice");
-        let answer = runtime().block_on(async { check.await.unwrap() });
-        assert!(answer.is_allowed());
+        let check = pin!(limiter.check("api", "alice").into_future());
+        let Poll::Ready(checked) = check.poll(&mut context) else {
+            panic!("the server answers at once");
+        };
+        assert!(checked.unwrap().is_allowed());
     }
+    assert_eq!((far.decisions(), far.blocks()), (20, 0));
 }
