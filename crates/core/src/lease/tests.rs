@@ -1,7 +1,9 @@
 //! The blocks of one budget, step by step.
 
 use super::*;
-use crate::{Algorithm, Charge, Key, Mode, Scope, State, Timestamp, Verdict, decide_up_to};
+use crate::{
+    Algorithm, Charge, Key, Mode, RetryAfter, Scope, State, Timestamp, Verdict, decide_up_to,
+};
 
 const LEASE: Lease = Lease::up_to(50);
 const NOON: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
@@ -92,6 +94,19 @@ fn more_than_half_of_what_was_left_goes_back_at_once() {
     assert_eq!((verdict.taken(), surplus), (amount, amount - amount / 2));
     assert!(budget.spend(amount / 2 + 1, 1).is_none());
     assert!(budget.spend(amount / 2, 1).is_some());
+}
+
+#[test]
+fn after_a_refusal_half_as_much_is_asked_for_and_no_more_than_half_of_what_is_left() {
+    for (left, next) in [(60, 25), (30, 15)] {
+        let mut budget = Budget::new();
+        let (number, amount) = budget.blocks.to_ask(0).unwrap();
+        assert_eq!(amount, 35);
+        let asked = charge(&budget.quota, &budget.key, amount);
+        let verdict = Verdict::denied(&asked, RetryAfter::Micros(1_000), left);
+        budget.blocks.refused(number, &verdict);
+        assert_eq!(budget.blocks.to_ask(1), Some((number + 1, next)));
+    }
 }
 
 #[test]
