@@ -110,6 +110,21 @@ fn after_a_refusal_half_as_much_is_asked_for_and_no_more_than_half_of_what_is_le
 }
 
 #[test]
+fn after_a_time_of_the_lease_without_a_refusal_twice_as_much_may_be_asked_for() {
+    let mut budget = Budget::new();
+    let (number, amount) = budget.blocks.to_ask(0).unwrap();
+    let asked = charge(&budget.quota, &budget.key, amount);
+    let verdict = Verdict::denied(&asked, RetryAfter::Micros(1_000), 60);
+    budget.blocks.refused(number, &verdict);
+    for now_us in [100_000, 200_000] {
+        let needed = (0..40).filter(|_| budget.spend(1, now_us).is_none());
+        assert_eq!(needed.count(), 40);
+    }
+    // Half of what is left, where it was 25.
+    assert_eq!(budget.blocks.to_ask(200_000), Some((number + 1, 30)));
+}
+
+#[test]
 fn a_process_holds_no_more_than_its_terms_allow() {
     let mut budget = Budget::new();
     budget.leases(0, 0);
