@@ -7,6 +7,7 @@ use tokio::task::yield_now;
 use tollgate::{Lease, Limiter, Policy, Quota, RedisBackend};
 
 use crate::Result;
+use crate::measure::median;
 
 /// More than any machine decides on.
 const PER_SECOND: u64 = 1_000_000_000;
@@ -94,9 +95,4 @@ async fn turn(limiter: &Limiter) -> std::result::Result<Duration, SendError> {
 
 fn per_second(took: Duration) -> f64 {
     f64::from(DECISIONS) / took.as_secs_f64()
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_unstable_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or_default()
 }

@@ -81,7 +81,7 @@ impl Far {
 
     fn later(&self, decided: Answer<Decision>) -> Answer<Decision> {
         let (lag, fails) = (self.0.lag, self.0.fails.load(Ordering::Relaxed));
-        if lag.is_zero() {
+        if lag.is_zero() && !fails {
             return decided;
         }
         Answer::later(async move {
