@@ -33,5 +33,5 @@ esac
 still=$((minutes >= 6 ? 60 : 0))
 
 command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
-tests/install.sh
+tests/install.sh all
 exec cargo run --quiet -p tollgate-fire --bin fire -- run --seconds $((minutes * 60 - 3 * still)) --still "$still" "${seed[@]}" "${envoy[@]}"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the commands and the Python packages that the tests call available, and changes nothing when they are all there.
 #
-#   tests/install.sh [COMMAND...]     the usual ones, and those named: wrk and taskset, for the benchmarks over HTTP
+#   tests/install.sh [default|ci|all] [COMMAND...]     those of a profile of tests/run.sh, and those named: wrk and taskset, for
+#                                                      the benchmarks over HTTP
 #
 # On Debian and Ubuntu it installs them when it may do so without asking (root, or sudo without a password). Elsewhere it
 # says exactly what to install, and fails.
@@ -9,8 +10,20 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Redis, nginx and Caddy are never services here: the tests start their own servers, on ports and in folders of their own.
-# faketime brings libfaketime, for servers whose clocks step.
-commands=(caddy cc chromedriver chromium curl faketime lua-cjson lua-nginx-redis luajit nginx nginx-lua prometheus promtool protoc python3 python3-venv redis-server redis-sentinel redis-cli systemd-analyze valgrind "$@")
+commands=(cc redis-server)
+profile=default
+case "${1:-}" in
+  default | ci | all)
+    profile=$1
+    shift
+    ;;
+esac
+if [ "$profile" != default ]; then
+  commands+=(caddy chromedriver chromium curl lua-cjson lua-nginx-redis luajit nginx nginx-lua prometheus promtool python3 python3-venv redis-cli systemd-analyze valgrind)
+fi
+# Servers whose clocks step, in campaigns.
+[ "$profile" != all ] || commands+=(faketime)
+commands+=("$@")
 
 package_of() {
   case "$1" in
@@ -20,7 +33,6 @@ package_of() {
     nginx) echo nginx-light ;;
     nginx-lua) echo libnginx-mod-http-lua ;;
     promtool) echo prometheus ;;
-    protoc) echo protobuf-compiler ;;
     redis-cli) echo redis-tools ;;
     # It looks at a unit; the tests start no systemd.
     systemd-analyze) echo systemd ;;
@@ -50,6 +62,7 @@ is_there() {
 
 # Clients of the Python ecosystem, in an environment of their own beside the tests.
 clients() {
+  [ "$profile" != default ] || return 0
   local venv=$here/.venv wanted=$here/clients/requirements.txt
   cmp -s "$wanted" "$venv/installed.txt" && return
   echo "tests/install.sh: installing the clients in tests/clients/requirements.txt into tests/.venv"
@@ -65,7 +78,7 @@ clients() {
 mapfile -t absent < <(missing)
 if [ "${#absent[@]}" -eq 0 ]; then
   clients
-  echo "tests/install.sh: everything that the tests need is installed"
+  echo "tests/install.sh: everything that these tests need is installed"
   exit 0
 fi
 
@@ -78,10 +91,12 @@ stop_and_say() {
   echo "tests/install.sh: $1" >&2
   echo "tests/install.sh: missing: ${absent[*]}" >&2
   echo "tests/install.sh: on Debian or Ubuntu: sudo apt-get install --no-install-recommends ${packages[*]}" >&2
+  [ "$profile" != default ] ||
+    echo "tests/install.sh: elsewhere: brew install redis, dnf install redis, pacman -S redis, or apk add redis" >&2
   exit 1
 }
 
-command -v apt-get >/dev/null || stop_and_say "only apt-get can be driven from here; install these by your own means"
+command -v apt-get >/dev/null || stop_and_say "this system has no apt-get: install what is missing by its own means"
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then

@@ -1,66 +1,76 @@
 #!/usr/bin/env bash
-# Runs every test of Tollgate, on a fresh machine too: installs missing tools, then unit, integration and doc tests of
-# all crates, then the models of the memory backend's locking, which need a build of their own.
+# Runs the tests of Tollgate, by cargo-nextest where it is installed and by `cargo test` where it is not.
 #
-# The last line is "N passed, N failed, N skipped" over all runs. It fails if anything failed, or if nothing ran.
+#   tests/run.sh [FILTER...]         what needs Rust and redis-server alone
+#   tests/run.sh --ci [FILTER...]    these, and the program's: real nginx, Caddy, Envoy, Prometheus, a browser, Python clients
+#   tests/run.sh --all [FILTER...]   everything at full effort, optimised: campaigns, soaks, compile-fail tests; an hour or two
+#
+# A filter is a part of the names of the tests to run. TOLLGATE_EFFORT is the share of the cases that randomised tests try, in
+# percent, and TOLLGATE_SEED repeats them: CONTRIBUTING.md says more.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# A fresh machine has cargo, but its shell may not have been told.
+profile=default
+packages=() harness=() build=()
+case "${1:-}" in
+  --ci)
+    profile=ci
+    packages=(--workspace --exclude tollgate-fire --exclude tollgate-scale --exclude tollgate-compiler-tests)
+    shift
+    ;;
+  --all)
+    profile=all
+    packages=(--workspace)
+    build=(proofs)
+    export TOLLGATE_EFFORT=${TOLLGATE_EFFORT:-100}
+    shift
+    ;;
+  -*)
+    echo "tests/run.sh: unknown option $1: see the head of this file" >&2
+    exit 2
+    ;;
+esac
+
 command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
 if ! command -v cargo >/dev/null; then
   echo "tests/run.sh: cargo is missing: install Rust as https://rustup.rs says, then run this again" >&2
   exit 1
 fi
+# Without redis-server the tests that start one fail, and say so; the others run.
+tests/install.sh "$profile" || [ "$profile" = default ]
 
-echo "tests/run.sh: looking for what the tests need"
-tests/install.sh
-
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-broken=0
-
-# One run of cargo, shown and kept. A run that dies before it can report (it does not compile, or a test takes the process
-# with it) counts as one failure, and so does one that finds no test: the sum never looks better than it is.
+failed=()
 run() {
-  local what=$1 passed failed status=0
-  shift
-  echo "tests/run.sh: $what"
-  passed=$(total passed)
-  failed=$(total failed)
-  "$@" 2>&1 | tee -a "$log" || status=$?
-  [ "$(total failed)" -eq "$failed" ] || return 0
-  if [ "$status" -ne 0 ]; then
-    echo "tests/run.sh: $what: ended with status $status without a failed test, counted as one"
-    broken=$((broken + 1))
-  elif [ "$(total passed)" -eq "$passed" ]; then
-    echo "tests/run.sh: $what: no test ran, counted as a failure"
-    broken=$((broken + 1))
-  fi
+  echo "tests/run.sh: $*"
+  "$@" || failed+=("$*")
 }
 
-# The sum of one column ("passed", "failed", "ignored") over cargo's `test result:` lines.
-total() {
-  sed 's/\x1b\[[0-9;]*m//g' "$log" | awk -v column="$1" '
-    /^test result: / { for (i = 2; i <= NF; i++) if ($i == column ";") sum += $(i - 1) }
-    END { print sum + 0 }'
-}
+# Most tests wait, for servers and for time to pass.
+threads=$((4 * $(nproc 2>/dev/null || sysctl -n hw.ncpu)))
 
-# Built at once, and run three at a time: most of them wait. The examples are built with them, since a test runs one. Doc tests
-# have no binaries.
-binaries() {
-  cargo test --workspace --all-features --no-run --message-format=json | tests/binaries.py 3
-}
-run "unit and integration tests of the workspace" binaries
-run "doc tests of the workspace" cargo test --workspace --all-features --no-fail-fast --doc
+# A test of the program starts an example, which only a build of all targets makes.
+[ "$profile" = default ] || run cargo build --quiet "${build[@]/#/--profile=}" --package tollgate-examples --example operated
+
+if cargo nextest --version >/dev/null 2>&1; then
+  [ "$profile" != all ] || harness=(--run-ignored all)
+  run cargo nextest run --profile "$profile" "${build[@]/#/--cargo-profile=}" "${packages[@]}" --test-threads "$threads" \
+    --no-tests warn "${harness[@]}" "$@"
+  run cargo test --quiet "${build[@]/#/--profile=}" "${packages[@]}" --doc -- "$@"
+else
+  [ "$profile" != all ] || harness=(--include-ignored)
+  run cargo test --quiet --no-fail-fast "${build[@]/#/--profile=}" "${packages[@]}" -- --test-threads "$threads" \
+    "${harness[@]}" "$@"
+fi
 
 # `--cfg loom` reaches every dependency, hence a target folder of its own.
-run "loom models of the memory backend" \
-  env RUSTFLAGS="${RUSTFLAGS:+$RUSTFLAGS }--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-  cargo test -p tollgate-memory --release --test loom
+[ $# -gt 0 ] || run env RUSTFLAGS="${RUSTFLAGS:+$RUSTFLAGS }--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
+  cargo test --quiet --package tollgate-memory --test loom
 
-passed=$(total passed)
-failed=$(($(total failed) + broken))
-skipped=$(total ignored)
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+# The program's pace and memory, and a log of five million lines.
+if [ "$profile" = all ] && [ $# -eq 0 ]; then
+  run cargo build --quiet --release --package tollgate-cli --bins --examples
+  run cargo run --quiet --release --package tollgate-bench -- program
+fi
+
+[ "${#failed[@]}" -eq 0 ] || printf 'tests/run.sh: FAILED: %s\n' "${failed[@]}" >&2
+exit "${#failed[@]}"

@@ -118,8 +118,8 @@ for server in "$@"; do
   echo "tests/versions.sh: $server is $("$TOLLGATE_REDIS_SERVER" --version)"
   case "$server" in
     valkey-9.1)
-      echo "tests/versions.sh: PyPI has $server as a program without TLS: crates/redis/tests/tls.rs and tls:: of" \
-        "tests/tests/conformance_redis.rs are left out"
+      echo "tests/versions.sh: PyPI has $server as a program without TLS: crates/redis/tests/it/tls.rs and tls:: of" \
+        "crates/redis/tests/it/conformance.rs are left out"
       run -p tollgate-redis --features test-clock
       run -p tollgate-tests --test conformance_redis --test conformance_cluster -- --skip tls::
       ;;

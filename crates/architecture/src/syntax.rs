@@ -1,52 +1,35 @@
-//! One file with its imports: the modules that it declares, the names that it defines, and the paths that it mentions.
+//! One file with its imports: the modules that it declares, and the paths that it mentions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::{Peekable, from_fn};
 use std::str::FromStr;
 
-use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
-
-/// Segments of a path: `crate`, `a`, `B`.
-pub(crate) type Path = Vec<String>;
+use proc_macro2::{Delimiter, TokenStream, TokenTree, token_stream};
 
 /// A path in the code, with its line.
 #[derive(Debug)]
 pub(crate) struct Mention {
-    pub(crate) path: Path,
+    /// The segments: `crate`, `a`, `B`.
+    pub(crate) path: Vec<String>,
     pub(crate) line: usize,
+    /// The name that a `use` gives it.
+    pub(crate) name: Option<String>,
     /// True for everything in the module at the end: `use a::*`.
     pub(crate) is_glob: bool,
-    /// The name that a `pub use` hands on to others.
-    pub(crate) handed_on: Option<String>,
-}
-
-/// A name that a `use` brings into a module.
-#[derive(Debug)]
-pub(crate) struct Import {
-    /// `None` for everything: `use a::*`.
-    pub(crate) name: Option<String>,
-    pub(crate) path: Path,
-}
-
-/// A module that another declares.
-#[derive(Debug)]
-pub(crate) struct Child {
-    pub(crate) name: String,
-    /// `None` if it is a file of its own.
-    pub(crate) body: Option<Body>,
+    /// True for a `pub use`, which hands it on to others.
+    pub(crate) is_public: bool,
 }
 
 /// The inside of a module.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
-    pub(crate) children: Vec<Child>,
-    pub(crate) imports: Vec<Import>,
+    /// Modules that it declares, by their names: without a body those that are files of their own.
+    pub(crate) children: Vec<(String, Option<Self>)>,
+    /// Names that a `use` brings into the module.
+    pub(crate) imports: BTreeMap<String, Vec<String>>,
     pub(crate) mentions: Vec<Mention>,
-    /// Names of the items of the module.
-    pub(crate) defined: BTreeSet<String>,
     /// All words outside of its `use`s.
     pub(crate) words: BTreeSet<String>,
-    /// Names of `#[macro_export]` macros, which stand at the root of the crate wherever they are defined.
-    pub(crate) exported_macros: Vec<String>,
 }
 
 impl Body {
@@ -58,293 +41,173 @@ impl Body {
     pub(crate) fn read(source: &str) -> Result<Self, String> {
         let tokens = TokenStream::from_str(source).map_err(|error| error.to_string())?;
         let mut body = Self::default();
-        body.items(tokens);
+        body.code(tokens, true);
         Ok(body)
     }
 
-    /// The items of a module.
-    fn items(&mut self, tokens: TokenStream) {
-        let mut tokens = Tokens::of(tokens);
+    /// The items of a module, or the inside of items: bodies, fields, arguments.
+    fn code(&mut self, tokens: TokenStream, is_module: bool) {
+        let mut tokens = tokens.into_iter().peekable();
         let mut is_public = false;
-        let mut is_exported = false;
         while let Some(token) = tokens.next() {
             match &token {
                 TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                    match tokens.attribute() {
-                        Attribute::OnlyTests => tokens.skip_item(),
-                        Attribute::MacroExport => is_exported = true,
-                        Attribute::Other => {}
+                    if is_for_tests(&mut tokens) {
+                        skip_item(&mut tokens);
                     }
                     continue;
                 }
-                TokenTree::Ident(word) => match word.to_string().as_str() {
-                    "pub" => {
-                        is_public = !tokens.take_restriction_to_self();
-                        continue;
-                    }
-                    "mod" => self.child(&mut tokens),
-                    "use" if is_public => self.uses(&mut tokens, Use::HandsOn),
-                    "use" => self.uses(&mut tokens, Use::OfModule),
-                    "struct" | "enum" | "union" | "trait" | "type" | "fn" | "const" | "static" => {
-                        if let Some(TokenTree::Ident(name)) = tokens.peek() {
-                            self.defined.insert(name.to_string());
-                        }
-                    }
-                    "macro_rules" if is_exported => {
-                        let _bang = tokens.next();
-                        if let Some(TokenTree::Ident(name)) = tokens.next() {
-                            self.exported_macros.push(name.to_string());
-                        }
-                        is_exported = false;
-                    }
-                    _ => self.path(&token, &mut tokens),
-                },
-                TokenTree::Group(group) => self.code(group.stream()),
+                TokenTree::Ident(word) if is_module && *word == "pub" => {
+                    let _restriction = tokens.next_if(|token| match token {
+                        TokenTree::Group(group) => group.delimiter() == Delimiter::Parenthesis,
+                        _ => false,
+                    });
+                    is_public = true;
+                    continue;
+                }
+                TokenTree::Ident(word) if is_module && *word == "mod" => self.child(&mut tokens),
+                // `impl Trait + use<'a>` is another `use`.
+                TokenTree::Ident(word) if *word == "use" && !is_next(&mut tokens, '<') => {
+                    let tree = from_fn(|| tokens.next_if(|token| !is_punct(token, ';')));
+                    self.uses(&tree.collect::<Vec<_>>(), &[], is_module, is_public);
+                }
+                TokenTree::Ident(_) => self.path(&token, &mut tokens),
+                TokenTree::Group(group) => self.code(group.stream(), false),
                 _ => {}
             }
             is_public = false;
         }
     }
 
-    /// The inside of items: bodies, fields, arguments.
-    fn code(&mut self, tokens: TokenStream) {
-        let mut tokens = Tokens::of(tokens);
-        while let Some(token) = tokens.next() {
-            match &token {
-                TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                    if matches!(tokens.attribute(), Attribute::OnlyTests) {
-                        tokens.skip_item();
-                    }
-                }
-                TokenTree::Ident(word) if *word == "use" => self.uses(&mut tokens, Use::InCode),
-                TokenTree::Ident(_) => self.path(&token, &mut tokens),
-                TokenTree::Group(group) => self.code(group.stream()),
-                _ => {}
-            }
-        }
-    }
-
     fn child(&mut self, tokens: &mut Tokens) {
-        let Some(TokenTree::Ident(name)) = tokens.next() else {
-            return;
-        };
+        let name = tokens.next().map(|name| name.to_string());
         let body = match tokens.next() {
             Some(TokenTree::Group(group)) => {
                 let mut body = Self::default();
-                body.items(group.stream());
+                body.code(group.stream(), true);
                 Some(body)
             }
             _ => None,
         };
-        self.children.push(Child {
-            name: name.to_string(),
-            body,
-        });
+        self.children.extend(name.map(|name| (name, body)));
     }
 
-    /// All names of one `use`. A `use` inside a function brings nothing into the module.
-    fn uses(&mut self, tokens: &mut Tokens, of: Use) {
-        let tree: TokenStream = tokens.until_semicolon().into_iter().collect();
-        self.tree(tree, &[], of);
-    }
-
-    fn tree(&mut self, tree: TokenStream, prefix: &[String], of: Use) {
-        let mut path = prefix.to_vec();
-        let mut name = None;
-        let mut line = 0;
-        let mut is_glob = false;
-        let mut tokens = Tokens::of(tree);
-        let mut has_more = true;
-        while has_more {
-            let token = tokens.next();
-            has_more = token.is_some();
-            match token {
-                Some(TokenTree::Ident(word)) if word == "as" => {
-                    name = tokens.next().map(|name| name.to_string());
-                }
-                Some(TokenTree::Ident(word)) => {
-                    line = word.span().start().line;
-                    // `use a::{self}` is `use a`.
-                    if word != "self" || path.is_empty() {
-                        path.push(word.to_string());
-                    }
-                }
-                Some(TokenTree::Group(group)) => {
-                    self.tree(group.stream(), &path, of);
-                    path.clear();
-                }
-                Some(TokenTree::Punct(punct)) if punct.as_char() == '*' => {
-                    is_glob = true;
-                    line = punct.span().start().line;
-                }
-                Some(TokenTree::Punct(punct)) if punct.as_char() != ',' => {}
-                _ => {
-                    if line > 0 && !path.is_empty() {
-                        let last = || path.last().cloned();
-                        let name = if is_glob {
-                            None
-                        } else {
-                            name.take().or_else(last)
-                        };
-                        self.mentions.push(Mention {
-                            path: path.clone(),
-                            line,
-                            is_glob,
-                            handed_on: name.clone().filter(|_| of == Use::HandsOn),
-                        });
-                        if of != Use::InCode {
-                            self.imports.push(Import { name, path });
+    /// All names of one `use`, or of one group in it. Inside a function it brings nothing into the module.
+    fn uses(&mut self, tree: &[TokenTree], prefix: &[String], is_of_module: bool, is_public: bool) {
+        for part in tree.split(|token| is_punct(token, ',')) {
+            let mut path = prefix.to_vec();
+            let (mut name, mut line, mut is_glob) = (None, 0, false);
+            let mut tokens = part.iter();
+            while let Some(token) = tokens.next() {
+                match token {
+                    TokenTree::Ident(word) if *word == "as" => name = tokens.next(),
+                    TokenTree::Ident(word) => {
+                        line = word.span().start().line;
+                        // `use a::{self}` is `use a`.
+                        if *word != "self" || path.is_empty() {
+                            path.push(word.to_string());
                         }
                     }
-                    (path, name, line, is_glob) = (prefix.to_vec(), None, 0, false);
+                    TokenTree::Group(group) => {
+                        let inside: Vec<_> = group.stream().into_iter().collect();
+                        self.uses(&inside, &path, is_of_module, is_public);
+                        line = 0;
+                    }
+                    _ if is_punct(token, '*') => {
+                        line = token.span().start().line;
+                        is_glob = true;
+                    }
+                    _ => {}
                 }
             }
+            if line == 0 {
+                continue;
+            }
+            let name = name
+                .map(ToString::to_string)
+                .or_else(|| path.last().cloned());
+            let name = name.filter(|_| !is_glob);
+            if is_of_module {
+                let import = name.iter().map(|name| (name.clone(), path.clone()));
+                self.imports.extend(import);
+            }
+            self.mentions.push(Mention {
+                path,
+                line,
+                name,
+                is_glob,
+                is_public,
+            });
         }
     }
 
     /// A path that begins with this word, if there is one.
     fn path(&mut self, first: &TokenTree, tokens: &mut Tokens) {
-        let line = first.span().start().line;
         let mut path = vec![first.to_string()];
         self.words.insert(first.to_string());
-        while tokens.take_colons() {
-            match tokens.peek() {
-                Some(TokenTree::Ident(word)) => {
-                    path.push(word.to_string());
-                    let _word = tokens.next();
-                }
-                _ => break,
+        while take_colons(tokens) {
+            match tokens.next_if(|token| matches!(token, TokenTree::Ident(_))) {
+                Some(word) => path.push(word.to_string()),
+                None => break,
             }
         }
         if path.len() > 1 {
             self.mentions.push(Mention {
                 path,
-                line,
+                line: first.span().start().line,
+                name: None,
                 is_glob: false,
-                handed_on: None,
+                is_public: false,
             });
         }
     }
 }
 
-/// The place of a `use`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    /// At the top of a module, for itself and its children.
-    OfModule,
-    /// There, and `pub`.
-    HandsOn,
-    /// Inside a function: it brings nothing into the module.
-    InCode,
+fn is_punct(token: &TokenTree, sign: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
 }
 
-enum Attribute {
-    OnlyTests,
-    MacroExport,
-    Other,
+fn is_next(tokens: &mut Tokens, sign: char) -> bool {
+    tokens.peek().is_some_and(|token| is_punct(token, sign))
 }
 
-struct Tokens {
-    tokens: Vec<TokenTree>,
-    at: usize,
+type Tokens = Peekable<token_stream::IntoIter>;
+
+/// Takes an attribute, whose `#` was read. True if what stands below it is for tests alone.
+fn is_for_tests(tokens: &mut Tokens) -> bool {
+    let _inner = tokens.next_if(|token| is_punct(token, '!'));
+    let Some(TokenTree::Group(group)) = tokens.next() else {
+        return false;
+    };
+    let text = group.stream().to_string().replace(' ', "");
+    text == "cfg(test)" || text.starts_with("cfg(all(test,")
 }
 
-impl Tokens {
-    fn of(tokens: TokenStream) -> Self {
-        Self {
-            tokens: tokens.into_iter().collect(),
-            at: 0,
+/// Skips the item below an attribute: to its semicolon, its comma, or the end of its braces.
+fn skip_item(tokens: &mut Tokens) {
+    let mut angles = 0_i32;
+    let mut last = ' ';
+    for token in tokens {
+        // Another attribute of the same item has brackets of its own.
+        let mut sign = ' ';
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return,
+            TokenTree::Punct(punct) => sign = punct.as_char(),
+            _ => {}
         }
-    }
-
-    fn next(&mut self) -> Option<TokenTree> {
-        let token = self.tokens.get(self.at).cloned();
-        self.at += 1;
-        token
-    }
-
-    fn peek(&self) -> Option<&TokenTree> {
-        self.tokens.get(self.at)
-    }
-
-    fn take_if(&mut self, is_meant: impl FnOnce(&TokenTree) -> bool) -> Option<TokenTree> {
-        if self.peek().is_some_and(is_meant) {
-            self.next()
-        } else {
-            None
+        match sign {
+            ';' => return,
+            ',' if angles == 0 => return,
+            '<' => angles += 1,
+            '>' if last != '-' && last != '=' => angles -= 1,
+            _ => {}
         }
+        last = sign;
     }
+}
 
-    /// An attribute, whose `#` was read.
-    fn attribute(&mut self) -> Attribute {
-        let _inner = self
-            .take_if(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '!'));
-        let Some(TokenTree::Group(group)) = self.next() else {
-            return Attribute::Other;
-        };
-        let text = group.stream().to_string().replace(' ', "");
-        if text == "cfg(test)" || text.starts_with("cfg(all(test,") {
-            Attribute::OnlyTests
-        } else if text == "macro_export" {
-            Attribute::MacroExport
-        } else {
-            Attribute::Other
-        }
-    }
-
-    /// Skips the item below an attribute: to its semicolon, its comma, or the end of its braces.
-    fn skip_item(&mut self) {
-        let mut angles = 0_i32;
-        let mut last = ' ';
-        while let Some(token) = self.next() {
-            match token {
-                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return,
-                TokenTree::Punct(punct) => {
-                    match punct.as_char() {
-                        ';' => return,
-                        ',' if angles == 0 => return,
-                        '<' => angles += 1,
-                        '>' if last != '-' && last != '=' => angles -= 1,
-                        _ => {}
-                    }
-                    last = punct.as_char();
-                }
-                // Another attribute of the same item has brackets of its own.
-                _ => last = ' ',
-            }
-        }
-    }
-
-    /// Takes the parentheses behind `pub`. Says whether they name the module alone.
-    fn take_restriction_to_self(&mut self) -> bool {
-        let restriction = self.take_if(|token| {
-            matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis)
-        });
-        restriction.is_some_and(|token| token.to_string().replace(' ', "") == "(self)")
-    }
-
-    fn until_semicolon(&mut self) -> Vec<TokenTree> {
-        let mut tokens = Vec::new();
-        while let Some(token) = self.next() {
-            if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ';') {
-                break;
-            }
-            tokens.push(token);
-        }
-        tokens
-    }
-
-    /// Takes `::`.
-    fn take_colons(&mut self) -> bool {
-        let is_colon = |token: Option<&TokenTree>, spacing: Option<Spacing>| {
-            matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == ':'
-                && spacing.is_none_or(|spacing| punct.spacing() == spacing))
-        };
-        let are_colons = is_colon(self.tokens.get(self.at), Some(Spacing::Joint))
-            && is_colon(self.tokens.get(self.at + 1), None);
-        if are_colons {
-            self.at += 2;
-        }
-        are_colons
-    }
+/// Takes `::`. A single colon is no part of a path either.
+fn take_colons(tokens: &mut Tokens) -> bool {
+    let mut take = || tokens.next_if(|token| is_punct(token, ':')).is_some();
+    take() && take()
 }

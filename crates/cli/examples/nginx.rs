@@ -6,7 +6,7 @@
 //! cargo build -p tollgate-cli && cargo run -p tollgate-cli --example nginx
 //! ```
 //!
-//! `tests/nginx/pace.rs` counts the instructions, which no other load changes.
+//! `tests/it/nginx/pace.rs` counts the instructions, which no other load changes.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -24,7 +24,7 @@ use std::{env, fs, thread};
 use tollgate_testkit::{Nginx, Standalone};
 
 #[allow(dead_code, reason = "the tests use all of it")]
-#[path = "../tests/nginx/page.rs"]
+#[path = "../tests/it/nginx/page.rs"]
 mod page;
 
 /// The ways, each with the name in the table.

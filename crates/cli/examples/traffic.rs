@@ -13,7 +13,7 @@
 //! cargo run --release -p tollgate-cli --example traffic -- 5000000 > access.log
 //! ```
 
-#[path = "../tests/support/traffic.rs"]
+#[path = "../tests/it/support/traffic.rs"]
 mod traffic;
 
 use std::error::Error;

@@ -77,17 +77,28 @@ pub mod waiting;
 pub use subject::{Budget, Elapsed, FAR_AHEAD_US, Subject, align, decide, every_algorithm};
 
 /// A test of every behaviour for one backend. Takes an expression that gives a future of a fresh [`Subject`].
+///
+/// `conformance!(one_test name: subject)` makes one test of all behaviours: for subjects that share servers which take seconds to start.
 #[macro_export]
 macro_rules! conformance {
-    ($subject:expr) => {
-        $crate::conformance! { in_parts: $subject }
-        $crate::conformance! { @each $subject;
-            model: any_sequence_of_calls_is_decided_as_the_model_does;
-        }
+    (one_test $test:ident: $subject:expr) => {
+        $crate::conformance! { @whole [@one $test $subject;] }
+    };
+    (one_test $test:ident in_parts: $subject:expr) => {
+        $crate::conformance! { @in_parts [@one $test $subject;] }
     };
     // For a backend whose budgets live in several places, so that a call may have to give back charges.
     (in_parts: $subject:expr) => {
-        $crate::conformance! { @each $subject;
+        $crate::conformance! { @in_parts [@each $subject;] }
+    };
+    ($subject:expr) => {
+        $crate::conformance! { @whole [@each $subject;] }
+    };
+    (@whole [$($tests:tt)+]) => {
+        $crate::conformance! { @in_parts [$($tests)+ model: any_sequence_of_calls_is_decided_as_the_model_does;] }
+    };
+    (@in_parts [$($tests:tt)+]) => {
+        $crate::conformance! { $($tests)+
             amounts: a_key_never_seen_has_a_full_budget
                 a_budget_admits_what_it_holds_and_not_one_more
                 what_remains_counts_down
@@ -188,5 +199,28 @@ macro_rules! conformance {
                 )+
             }
         )+
+    };
+    (@one $test:ident $subject:expr; $($module:ident: $($name:ident)+;)+) => {
+        #[tokio::test]
+        async fn $test() {
+            type Behaviour = std::pin::Pin<Box<dyn Future<Output = ()>>>;
+            let behaviours: &[(&str, fn() -> Behaviour)] = &[$($(
+                (concat!(stringify!($module), "::", stringify!($name)), || {
+                    Box::pin(async {
+                        let subject = $subject.await;
+                        $crate::$module::$name(&subject).await;
+                    })
+                }),
+            )+)+];
+            let mut failed: Vec<&str> = Vec::new();
+            for (name, behaviour) in behaviours {
+                let tasks = tokio::task::LocalSet::new();
+                let task = tokio::task::spawn_local;
+                if tasks.run_until(async { task(behaviour()).await }).await.is_err() {
+                    failed.push(name);
+                }
+            }
+            assert!(failed.is_empty(), "these behaviours fail: {failed:?}");
+        }
     };
 }

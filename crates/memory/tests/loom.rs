@@ -6,6 +6,7 @@
 #![cfg(loom)]
 #![expect(clippy::unwrap_used, reason = "everything here is a test")]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;

@@ -12,6 +12,7 @@
     reason = "a test that cannot have its server has failed"
 )]
 
+mod alone;
 mod binary;
 mod browser;
 mod caddy;
@@ -19,6 +20,7 @@ mod certificates;
 mod clock;
 mod cluster;
 mod counts;
+mod effort;
 mod envoy;
 mod log;
 #[cfg(feature = "models")]
@@ -34,12 +36,14 @@ mod standalone;
 mod tls;
 mod web_server;
 
+pub use alone::is_alone;
 pub use binary::server_binary;
 pub use browser::{Browser, Element, keys};
 pub use caddy::Caddy;
 pub use certificates::{Authority, Identity};
 pub use clock::shift_clock;
 pub use cluster::Cluster;
+pub use effort::{cases, seed};
 pub use envoy::Envoy;
 pub use log::Log;
 pub use network::{Network, Weather};

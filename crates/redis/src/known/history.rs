@@ -1,9 +1,9 @@
 //! A process, its server and other processes in virtual time: random histories, judged against the server's own states.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 
 use tollgate_core::{Algorithm, Quota, decide};
+use tollgate_testkit::{cases, seed};
 
 use super::tests::{charge, remembering};
 use super::*;
@@ -250,14 +250,11 @@ impl World {
     }
 }
 
-/// `PROOF_EFFORT=20` tries twenty times as many.
 #[test]
 fn no_caller_is_denied_by_what_this_process_did_nor_for_longer_than_a_life_by_what_others_did() {
-    let effort = std::env::var("PROOF_EFFORT").ok();
-    let effort: u64 = effort.and_then(|text| text.parse().ok()).unwrap_or(1);
-    let first = RandomState::new().hash_one(0) >> 1;
+    let first = seed() >> 1;
     let (mut asked, mut waited, mut denied) = (0, 0, 0);
-    for seed in first..first + 3_000 * effort {
+    for seed in first..first + cases(3_000) {
         let mut world = World::of(seed);
         for _ in 0..150 {
             if let Err(wrong) = world.step() {

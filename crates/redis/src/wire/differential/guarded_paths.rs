@@ -9,7 +9,7 @@ use tollgate_testkit::Standalone;
 
 use super::expiry::{ends_ms, stated_end_us};
 use super::questions::{Calls, Random};
-use super::{World, seed};
+use super::{World, cases, seed};
 use crate::script::Script;
 use crate::wire::{Plan, Reply, Request, Work, replay, state};
 
@@ -333,7 +333,7 @@ fn a_call_of_budgets_and_their_bans_is_decided_as_by_the_general_path() {
     let mut world = World::new(&server, seed, Calls::Bans);
     let mut random = Random::of_seed(seed);
     let (quotas, bans) = (quotas(), bans());
-    for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(6_000) {
+    for _ in 0..cases(6_000) {
         // given states as earlier calls have left them
         let (quota, ban) = (random.of(&quotas), random.of(&bans));
         let states = [

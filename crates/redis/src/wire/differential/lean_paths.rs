@@ -10,7 +10,7 @@ use super::guarded_paths::{
     KEYS, NOW, States, budget_left_there, budget_state, drain, probe, quotas, script_until,
 };
 use super::questions::{Calls, Random};
-use super::{World, seed};
+use super::{World, cases, seed};
 use crate::wire::{Request, Work};
 
 /// A request for a budget, with an id.
@@ -179,7 +179,7 @@ fn a_call_of_budgets_and_ids_is_decided_as_by_the_general_path() {
     let mut world = World::new(&server, seed, Calls::Once);
     let mut random = Random::of_seed(seed);
     let (quotas, terms) = (quotas(), terms());
-    for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(6_000) {
+    for _ in 0..cases(6_000) {
         let (quota, once) = (random.of(&quotas), random.of(&terms));
         let states = [
             owed_there(&mut random, &quota),
@@ -223,7 +223,7 @@ fn a_call_for_as_much_as_there_is_is_decided_as_by_the_general_path() {
     let mut world = World::new(&server, seed, Calls::Any);
     let mut random = Random::of_seed(seed);
     let quotas = quotas();
-    for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(6_000) {
+    for _ in 0..cases(6_000) {
         let quota = random.of(&quotas);
         let states = [
             owed_there(&mut random, &quota),

@@ -10,7 +10,7 @@ use tollgate_testkit::Standalone;
 
 use super::expiry::{stated_end_us, stored};
 use super::questions::{Calls, Random};
-use super::{World, seed};
+use super::{World, cases, seed};
 use crate::wire::{Plan, Reply, Request, Work, state};
 
 const KEYS: [&[u8]; 2] = [b"one", b"other"];
@@ -207,7 +207,7 @@ fn a_call_with_a_path_of_its_own_is_decided_as_by_the_general_path() {
     let mut world = World::new(&server, seed, Calls::Any);
     let mut random = Random::of_seed(seed);
     let quotas = quotas();
-    for _ in 0..super::asked_for("TOLLGATE_STEPS").unwrap_or(3_000) {
+    for _ in 0..cases(3_000) {
         // given two states as some quotas have left them
         let (one, other) = (random.of(&quotas), random.of(&quotas));
         let states = [one, other].map(|quota| left_there(&mut random, &quota, &quotas));

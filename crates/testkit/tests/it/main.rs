@@ -1,0 +1,3 @@
+//! The real servers that the tests of all crates start.
+
+mod topologies;
