@@ -1,12 +1,12 @@
 //! How do I limit a handler where it stands?
 //!
-//! `cargo run --example annotations`. The limits stand at the handlers. They need no registration.
+//! `cargo run -p examples --example annotations`. The limits stand at the handlers. They need no registration.
 
 use axum::Router;
 use axum::routing::{get, post};
+use examples::serve;
 use tollgate::key::Global;
 use tollgate::{Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer, rate_limit};
-use tollgate_examples::serve;
 
 /// Three at once for each client address, and five a minute. All callers together may try a hundred a minute.
 #[rate_limit("5/min", burst = 3)]

@@ -1,12 +1,12 @@
 //! How do I give paying customers more?
 //!
-//! `cargo run --example api_keys`. Each API key has a budget of the size of its tier. Requests without a key are refused. An
+//! `cargo run -p examples --example api_keys`. Each API key has a budget of the size of its tier. Requests without a key are refused. An
 //! upgrade hands out no fresh budget. If tiers are in a database, `Tiers::by_async` asks it and caches the answers.
 
 use axum::{Router, routing::get};
+use examples::serve;
 use tollgate::key::{Header, KeyList};
 use tollgate::{Block, Limiter, OnMissing, Policy, Quota, RateLimitLayer, RateLimitStatus, Tiers};
-use tollgate_examples::serve;
 
 async fn data(status: RateLimitStatus) -> String {
     match status.tightest() {

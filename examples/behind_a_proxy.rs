@@ -1,11 +1,11 @@
 //! Which caller is it, behind a proxy?
 //!
-//! `cargo run --example behind_a_proxy`. Only trusted proxies may name the caller. The caller is the last address in
+//! `cargo run -p examples --example behind_a_proxy`. Only trusted proxies may name the caller. The caller is the last address in
 //! `X-Forwarded-For` that is not a trusted proxy's: it may have invented the addresses left of that.
 
 use axum::{Router, routing::get};
+use examples::serve;
 use tollgate::{ClientAddress, Limiter, Networks, Policy, Quota, RateLimitLayer};
-use tollgate_examples::serve;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

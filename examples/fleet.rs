@@ -1,14 +1,14 @@
 //! How do many processes share one budget, and what happens without Redis?
 //!
-//! `REDIS_URL=redis://127.0.0.1/ cargo run --example fleet`, on several ports with `ADDR`. While Redis cannot be reached each
+//! `REDIS_URL=redis://127.0.0.1/ cargo run -p examples --example fleet`, on several ports with `ADDR`. While Redis cannot be reached each
 //! process goes on with a quarter of the budget of its own.
 
 use std::env;
 use std::time::Duration;
 
 use axum::{Router, routing::get};
+use examples::serve;
 use tollgate::{Limiter, OnFailure, Policy, Quota, RateLimitLayer, RedisBackend, Share};
-use tollgate_examples::serve;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

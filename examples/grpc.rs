@@ -1,7 +1,7 @@
 //! How do I limit a gRPC server?
 //!
 //! ```text
-//! cargo run --example grpc
+//! cargo run -p examples --example grpc
 //! ```
 //!
 //! Each caller of the server may greet twice in ten seconds. The client greets three times and is told when to come back.
@@ -9,11 +9,11 @@
 use std::error::Error;
 use std::time::Duration;
 
+use examples::greeter::Name;
+use examples::greeter::greeter_client::GreeterClient;
+use examples::greeter::greeter_server::GreeterServer;
+use examples::{Greetings, listen, tell};
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
-use tollgate_examples::greeter::Name;
-use tollgate_examples::greeter::greeter_client::GreeterClient;
-use tollgate_examples::greeter::greeter_server::GreeterServer;
-use tollgate_examples::{Greetings, listen, tell};
 use tonic::transport::Server;
 
 #[tokio::main]

@@ -1,7 +1,7 @@
 //! How do I limit the method of a gRPC service where it stands?
 //!
 //! ```text
-//! cargo run --example grpc_annotations
+//! cargo run -p examples --example grpc_annotations
 //! ```
 //!
 //! The limit of the first method stands at the method: each caller is greeted twice at once. The limit of the second, one stream
@@ -9,11 +9,11 @@
 
 use std::error::Error;
 
+use examples::greeter::greeter_client::GreeterClient;
+use examples::greeter::greeter_server::{Greeter, GreeterServer};
+use examples::greeter::{Greeting, Name};
+use examples::{GreetingStream, Greetings, listen, tell, tell_each};
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer, rate_limit};
-use tollgate_examples::greeter::greeter_client::GreeterClient;
-use tollgate_examples::greeter::greeter_server::{Greeter, GreeterServer};
-use tollgate_examples::greeter::{Greeting, Name};
-use tollgate_examples::{GreetingStream, Greetings, listen, tell, tell_each};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 

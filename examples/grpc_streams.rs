@@ -1,7 +1,7 @@
 //! How do I limit the messages of a gRPC stream?
 //!
 //! ```text
-//! cargo run --example grpc_streams
+//! cargo run -p examples --example grpc_streams
 //! ```
 //!
 //! A caller sends twelve names at once. The server greets three at once and then four a second; the others wait. The second
@@ -10,12 +10,12 @@
 use std::error::Error;
 use std::time::Instant;
 
+use examples::greeter::Name;
+use examples::greeter::greeter_client::GreeterClient;
+use examples::greeter::greeter_server::GreeterServer;
+use examples::{Greetings, listen, refusal};
 use tokio_stream::StreamExt;
 use tollgate::{Limiter, MessageLimitLayer, Messages, Policy, Quota, RateLimitLayer};
-use tollgate_examples::greeter::Name;
-use tollgate_examples::greeter::greeter_client::GreeterClient;
-use tollgate_examples::greeter::greeter_server::GreeterServer;
-use tollgate_examples::{Greetings, listen, refusal};
 use tonic::transport::Server;
 
 #[tokio::main]

@@ -1,7 +1,7 @@
 //! How do I ask Redis less often? A caller with many requests, of which Redis hears few.
 //!
 //! ```text
-//! REDIS_URL=redis://127.0.0.1/ cargo run --example leases
+//! REDIS_URL=redis://127.0.0.1/ cargo run -p examples --example leases
 //! ```
 //!
 //! Two processes share a budget of 30,000. Each takes blocks of it, spends them by itself, and gives back what is left.

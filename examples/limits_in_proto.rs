@@ -1,7 +1,7 @@
 //! How do I write limits into the contract of a gRPC service?
 //!
 //! ```text
-//! cargo run --example limits_in_proto
+//! cargo run -p examples --example limits_in_proto
 //! ```
 //!
 //! The limits on calls and on messages stand in `proto/limited.proto`. The server reads them when it starts, and does not start
@@ -9,12 +9,12 @@
 
 use std::error::Error;
 
+use examples::greeter::Name;
+use examples::limited::greeter_client::GreeterClient;
+use examples::limited::greeter_server::GreeterServer;
+use examples::{DESCRIPTORS, Greetings, listen, tell_each};
 use tollgate::proto::Contract;
 use tollgate::{Limiter, MessageLimitLayer, RateLimitLayer};
-use tollgate_examples::greeter::Name;
-use tollgate_examples::limited::greeter_client::GreeterClient;
-use tollgate_examples::limited::greeter_server::GreeterServer;
-use tollgate_examples::{DESCRIPTORS, Greetings, listen, tell_each};
 use tonic::transport::Server;
 
 #[tokio::main]

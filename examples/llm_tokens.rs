@@ -1,6 +1,6 @@
 //! How do I limit the tokens of a language model, and how many answers it writes at once?
 //!
-//! `cargo run --example llm_tokens`. The cost of an answer is unknown before. Each request reserves a guess, so that simultaneous
+//! `cargo run -p examples --example llm_tokens`. The cost of an answer is unknown before. Each request reserves a guess, so that simultaneous
 //! requests cannot overdraw the budget by far. At the end of the stream the model reports its usage, and the guess is corrected.
 
 use std::convert::Infallible;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, Sse};
 use axum::{Router, routing::post};
+use examples::serve;
 use tokio_stream::{Stream, StreamExt};
 use tollgate::key::Header;
 use tollgate::{Concurrent, Limiter, OnMissing, Policy, Quota, RateLimitLayer, RateLimitStatus};
-use tollgate_examples::serve;
 
 /// A part of the model's answer.
 #[derive(Clone, Copy, Debug)]

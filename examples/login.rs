@@ -1,6 +1,6 @@
 //! How do I limit failed logins, and only those? And how do I ban the guesser?
 //!
-//! `cargo run --example login`. Every attempt is charged before the password is checked, and credited if it was right: so a
+//! `cargo run -p examples --example login`. Every attempt is charged before the password is checked, and credited if it was right: so a
 //! thousand simultaneous attempts find no gap. An attacker has few addresses or few accounts, so both are limited. `Ali` and `
 //! ali` are one account in the database, so they are one budget too.
 //!
@@ -19,6 +19,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Form;
 use axum::routing::post;
+use examples::serve;
 use http::StatusCode;
 use serde::Deserialize;
 use tollgate::key::{FormField, KeyExtractor, KeyMissing};
@@ -26,7 +27,6 @@ use tollgate::{
     Ban, BufferBodyLayer, ClientIp, Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer,
     RequestView, ResponseView,
 };
-use tollgate_examples::serve;
 use tower::ServiceBuilder;
 
 /// The account that a name stands for: the same for the limit and for the password.

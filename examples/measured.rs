@@ -1,6 +1,6 @@
 //! Which limit fits my traffic?
 //!
-//! `cargo run --example measured`. The limit that it begins with is on trial (`shadow = true`): it refuses no request, and
+//! `cargo run -p examples --example measured`. The limit that it begins with is on trial (`shadow = true`): it refuses no request, and
 //! `/metrics` says what it would have refused. Meanwhile each request becomes a line of `LOG`, with its microsecond, its key, its
 //! cost and its status, so that a replay decides as the limiter did. A line is written when its request is over, so that the log is
 //! read with a `--reorder` as long as the longest request. `tollgate suggest` finds quotas in it; put one into the file that
@@ -19,10 +19,10 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
+use examples::serve;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::Serialize;
 use tollgate::{RateLimitLayer, config};
-use tollgate_examples::serve;
 
 const LIMITS: &str = r#"[[policies]]
 name = "api"

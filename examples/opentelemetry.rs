@@ -1,6 +1,6 @@
 //! How do I send what the limiter does to OpenTelemetry?
 //!
-//! `cargo run --example opentelemetry`. Metrics go through the `metrics` facade, for which a bridge has a recorder that passes
+//! `cargo run -p examples --example opentelemetry`. Metrics go through the `metrics` facade, for which a bridge has a recorder that passes
 //! them on. Here they are printed every two seconds. A real service takes `opentelemetry_otlp::MetricExporter` in place of the
 //! printing one, and a longer interval: a collector asks for nothing, so that what is a state is told in a loop.
 
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use examples::serve;
 use metrics_opentelemetry::opentelemetry::metrics::MeterProvider;
 use metrics_opentelemetry::{OpenTelemetryMetrics, OpenTelemetryRecorder};
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use opentelemetry_stdout::MetricExporter;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
-use tollgate_examples::serve;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 

@@ -1,6 +1,6 @@
 //! How do I see what the limiter does, and change it while it runs?
 //!
-//! `cargo run --example operated`. The limits stand in the file that `LIMITS` names, or in one that is made; change it, and two
+//! `cargo run -p examples --example operated`. The limits stand in the file that `LIMITS` names, or in one that is made; change it, and two
 //! seconds later the service limits by it. A file that is wrong changes nothing, and the log says what is wrong in which line.
 //! `/metrics` is for Prometheus, `/offenders` says which callers are denied most, and `/switch/api/off` turns a limit off at once.
 //! A real service has these three on a port of its own, which callers do not reach.
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
+use examples::serve;
 use http::StatusCode;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tollgate::{Limiter, RateLimitLayer, RedisBackend, Switch, config};
-use tollgate_examples::serve;
 
 const LIMITS: &str = r#"[[policies]]
 name = "api"

@@ -1,7 +1,7 @@
 //! How do the important keep their latency when a server has more to do than it can?
 //!
 //! ```text
-//! cargo run --example overload
+//! cargo run -p examples --example overload
 //! ```
 //!
 //! A shop serves eight requests at a time; all others stand in its queue. Sixty clients ask for exports without a pause, and four

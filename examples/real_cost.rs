@@ -1,13 +1,13 @@
 //! How do I charge what a request has really cost?
 //!
-//! `cargo run --example real_cost`. What a request costs is unknown before it is answered. Each is charged a guess, so that
+//! `cargo run -p examples --example real_cost`. What a request costs is unknown before it is answered. Each is charged a guess, so that
 //! simultaneous requests cannot overdraw the budget by far, and the charge is corrected. The example `llm_tokens` does it at the
 //! end of a stream.
 
 use axum::extract::Path;
 use axum::{Router, routing::get};
+use examples::serve;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
-use tollgate_examples::serve;
 
 /// Costs the rows that were found.
 async fn search(status: RateLimitStatus, Path(word): Path<String>) -> String {

@@ -1,6 +1,6 @@
 //! How do I limit a server that speaks HTTP and gRPC on one port?
 //!
-//! `cargo run --example rest_and_grpc`. One layer goes around both. A caller that switches the protocol has the same budget, and
+//! `cargo run -p examples --example rest_and_grpc`. One layer goes around both. A caller that switches the protocol has the same budget, and
 //! each request is answered in its own protocol.
 
 use std::error::Error;
@@ -8,9 +8,9 @@ use std::error::Error;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
+use examples::greeter::greeter_server::GreeterServer;
+use examples::{Greetings, serve};
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
-use tollgate_examples::greeter::greeter_server::GreeterServer;
-use tollgate_examples::{Greetings, serve};
 use tonic::service::Routes;
 
 #[tokio::main]

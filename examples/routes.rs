@@ -1,14 +1,14 @@
 //! How do I give routes limits of their own?
 //!
-//! `cargo run --example routes`. One limiter around the whole router, policies that name their routes, and two budgets that
+//! `cargo run -p examples --example routes`. One limiter around the whole router, policies that name their routes, and two budgets that
 //! every request spends besides: its caller's and the server's.
 
 use axum::Router;
 use axum::routing::{get, post};
+use examples::serve;
 use http::Method;
 use tollgate::key::Global;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer};
-use tollgate_examples::serve;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

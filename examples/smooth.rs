@@ -1,13 +1,13 @@
 //! How do I let requests wait for their turn instead of refusing them?
 //!
-//! `cargo run --example smooth`. Each caller gets ten answers a second, one at a time: a request that comes too early goes on when
+//! `cargo run -p examples --example smooth`. Each caller gets ten answers a second, one at a time: a request that comes too early goes on when
 //! its turn comes, and one whose turn is more than two seconds away is refused. A caller that goes away gives its turn back.
 
 use std::time::Duration;
 
 use axum::{Router, routing::get};
+use examples::serve;
 use tollgate::{Limiter, Policy, Quota, RateLimitLayer, RateLimitStatus};
-use tollgate_examples::serve;
 
 async fn answer(status: RateLimitStatus) -> String {
     format!("waited {} ms\n", status.waited().as_millis())

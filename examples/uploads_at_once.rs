@@ -1,6 +1,6 @@
 //! How do I limit how many uploads, streams and sockets a caller has at once?
 //!
-//! `cargo run --example uploads_at_once`. What a request holds is given back when it is over, however it ends: the answer has been
+//! `cargo run -p examples --example uploads_at_once`. What a request holds is given back when it is over, however it ends: the answer has been
 //! read or it is read no more, the handler failed or was cut off. With `REDIS_URL=redis://127.0.0.1/` all processes on
 //! several ports (`ADDR`) count together.
 
@@ -15,10 +15,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::response::sse::{Event, Sse};
 use axum::routing::{any, get, post};
+use examples::serve;
 use tokio::time::{sleep, timeout};
 use tokio_stream::{Stream, StreamExt};
 use tollgate::{Concurrent, Hold, Limiter, Policy, RateLimitLayer, RedisBackend};
-use tollgate_examples::serve;
 
 /// The patience with a caller that sends nothing more: a slow body and an idle socket hold their places.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -49,7 +49,7 @@ run() {
 threads=$((4 * $(nproc 2>/dev/null || sysctl -n hw.ncpu)))
 
 # A test of the program starts an example, which only a build of all targets makes.
-[ "$profile" = default ] || run cargo build --quiet "${build[@]/#/--profile=}" --package tollgate-examples --example operated
+[ "$profile" = default ] || run cargo build --quiet "${build[@]/#/--profile=}" --package examples --example operated
 
 if cargo nextest --version >/dev/null 2>&1; then
   [ "$profile" != all ] || harness=(--run-ignored all)

@@ -81,11 +81,11 @@ pub use subject::{Budget, Elapsed, FAR_AHEAD_US, Subject, align, decide, every_a
 /// `conformance!(one_test name: subject)` makes one test of all behaviours: for subjects that share servers which take seconds to start.
 #[macro_export]
 macro_rules! conformance {
-    (one_test $test:ident: $subject:expr) => {
-        $crate::conformance! { @whole [@one $test $subject;] }
+    (one_test $(#[$attribute:meta])* $test:ident: $subject:expr) => {
+        $crate::conformance! { @whole [@one $(#[$attribute])* $test $subject;] }
     };
-    (one_test $test:ident in_parts: $subject:expr) => {
-        $crate::conformance! { @in_parts [@one $test $subject;] }
+    (one_test $(#[$attribute:meta])* $test:ident in_parts: $subject:expr) => {
+        $crate::conformance! { @in_parts [@one $(#[$attribute])* $test $subject;] }
     };
     // For a backend whose budgets live in several places, so that a call may have to give back charges.
     (in_parts: $subject:expr) => {
@@ -200,8 +200,9 @@ macro_rules! conformance {
             }
         )+
     };
-    (@one $test:ident $subject:expr; $($module:ident: $($name:ident)+;)+) => {
+    (@one $(#[$attribute:meta])* $test:ident $subject:expr; $($module:ident: $($name:ident)+;)+) => {
         #[tokio::test]
+        $(#[$attribute])*
         async fn $test() {
             type Behaviour = std::pin::Pin<Box<dyn Future<Output = ()>>>;
             let behaviours: &[(&str, fn() -> Behaviour)] = &[$($(

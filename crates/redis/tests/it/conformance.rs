@@ -98,5 +98,5 @@ mod alone {
     tollgate_conformance::conformance!(OnServer::on(Server::Alone(Standalone::start())));
 }
 
-tollgate_conformance::conformance!(one_test a_primary_that_sentinels_watch_conforms: OnServer::on(Server::watched()));
-tollgate_conformance::conformance!(one_test a_server_behind_tls_conforms: OnServer::on(Server::Encrypted(Box::new(Tls::start()))));
+tollgate_conformance::conformance!(one_test #[ignore = "slow: a hundred behaviours behind Sentinels"] a_primary_that_sentinels_watch_conforms: OnServer::on(Server::watched()));
+tollgate_conformance::conformance!(one_test #[ignore = "slow: a hundred behaviours behind TLS"] a_server_behind_tls_conforms: OnServer::on(Server::Encrypted(Box::new(Tls::start()))));

@@ -38,7 +38,7 @@ impl Program {
         let program = built.join("examples/operated");
         assert!(
             is_current(&program),
-            "{} is missing, or older than its sources: run `cargo build --workspace --all-features --examples`",
+            "{} is missing, or older than its sources: run `cargo build -p examples --example operated`",
             program.display()
         );
         Self(program)

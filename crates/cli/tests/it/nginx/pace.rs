@@ -3,13 +3,13 @@
 
 use std::net::SocketAddr;
 
-use tollgate_testkit::{Nginx, Standalone};
+use tollgate_testkit::{Nginx, Standalone, cases};
 
 use crate::nginx::page::{self, BARE, LIMITS, OURS};
 use crate::nginx::served::Written;
 
 /// LuaJIT compiles what is called often, and finds that out by the addresses of code, which differ at each start.
-const STARTS: usize = 5;
+const STARTS: u64 = 5;
 
 /// The requests that warm up tables and the compiler, and those that are counted: several rounds of the collector of garbage.
 const WARM_UP: usize = 600;
@@ -35,7 +35,7 @@ fn a_request_costs_nginx_hardly_more_than_a_bare_question_to_redis() {
     let _said = redis.command(&["SET", "counter", "12345"]);
     let written = Written::new(LIMITS);
     let text = page::measured(&written.json(), redis.port());
-    for start in 1..=STARTS {
+    for start in 1..=cases(STARTS) {
         let nginx = Nginx::start_with_lua_counted(&text);
         let counted = |path| {
             ask(nginx.address(), path, WARM_UP);
