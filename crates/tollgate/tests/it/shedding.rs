@@ -1,8 +1,8 @@
 //! Under pressure the unimportant goes first, before anything is asked or charged for it.
 
+mod answers;
 mod built;
 mod order;
-mod told;
 mod work;
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use tollgate_core::{
     Algorithm, Charge, Concurrent, Key, Mode, Quota, QuotaError, Scope, State, Timestamp, decide,
 };
 
-use crate::properties::waiting::{Event, Line, events, waiting};
+use crate::properties::queueing::{Event, Line, events, waiting};
 use crate::support::runner::check;
 
 const START: u64 = 1_000_000;

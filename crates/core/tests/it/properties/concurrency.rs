@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use tollgate_core::{Mode, Receipt};
 
-use crate::properties::shares::{Classes, classes};
+use crate::properties::priorities::{Classes, classes};
 use crate::support::budget::Budget;
 use crate::support::quotas;
 use crate::support::runner::check;
