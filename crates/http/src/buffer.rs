@@ -7,7 +7,8 @@ use std::mem;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::Request;
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, Request};
 use http_body::Body;
 use tollgate_limiter::transport::{ContentType, SeenBody};
 use tower_layer::Layer;
@@ -38,6 +39,8 @@ pub use self::future::BufferFuture;
 /// # The bodies that it reads
 ///
 /// * It reads only bodies whose content type is JSON or a form. Others go on unread.
+/// * It reads no compressed body: a field is [ambiguous](tollgate_limiter::key::KeyMissing::ambiguous) if the request states a
+///   content coding other than `identity`. A layer that decompresses goes outside this one.
 /// * A body goes on as it came: the same bytes, trailers and errors, the same length if one was stated.
 /// * A body longer than the limit goes on whole, but is not kept. The field is then
 ///   [ambiguous](tollgate_limiter::key::KeyMissing::ambiguous), since the handler may find it, and no policy lets the request
@@ -50,7 +53,7 @@ pub struct BufferBodyLayer {
 }
 
 impl BufferBodyLayer {
-    /// Reads bodies of up to `limit` bytes. Each request that is waiting may hold as much.
+    /// Reads bodies of up to `limit` bytes. Each request that is waiting may hold three times as much, however small its frames are.
     pub fn new(limit: usize) -> Self {
         Self { limit }
     }
@@ -112,15 +115,27 @@ where
 }
 
 const OF_ANOTHER_KIND: &str = "the body is neither a form nor JSON by its content type";
+const CODED: &str = "the body is compressed";
 
 /// The knowledge about a body of which nothing has to be read.
 fn seen_at_once<B: Body>(request: &Request<B>) -> Option<SeenBody> {
     let body = request.body();
     if body.is_end_stream() || body.size_hint().exact() == Some(0) {
         Some(SeenBody::Whole(Bytes::new()))
+    } else if is_coded(request.headers()) {
+        Some(SeenBody::Unread(CODED))
     } else if ContentType::of(request.headers()).is_none() {
         Some(SeenBody::Unread(OF_ANOTHER_KIND))
     } else {
         None
     }
+}
+
+/// True if a layer further in may decompress the body, so that the handler sees other fields than these bytes show.
+fn is_coded(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(CONTENT_ENCODING).into_iter();
+    lines.any(|line| {
+        let mut codings = line.as_bytes().split(|byte| *byte == b',');
+        codings.any(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"identity"))
+    })
 }

@@ -280,13 +280,22 @@ pub(crate) fn whole(parts: &[Result<Key, KeyMissing>]) -> Result<Key, KeyMissing
     let ambiguous = std::iter::once(first)
         .chain(missing)
         .find(|part| part.is_ambiguous());
-    Err(ambiguous.unwrap_or(first).clone())
+    let reported = ambiguous.unwrap_or(first).clone();
+    if parts.iter().all(Result::is_err) {
+        return Err(reported);
+    }
+    let known: Vec<Key> = parts
+        .iter()
+        .map(|part| part.clone().unwrap_or_else(|missing| missing.shared_key()))
+        .collect();
+    Err(reported.beside(Key::tuple(&known)))
 }
 
 macro_rules! tuple {
     ($($name:ident),+) => {
         /// All parts together name the caller: every combination has a budget of its own. A missing part makes the whole key
-        /// missing, and an ambiguous part makes it ambiguous.
+        /// missing, and an ambiguous part makes it ambiguous. Requests that lack a part share a budget only with requests that
+        /// agree in all known parts.
         impl<$($name: KeyExtractor),+> KeyExtractor for ($($name,)+) {
             fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]

@@ -139,8 +139,10 @@ pub struct Policy {
 )]
 #[non_exhaustive]
 pub enum OnMissing {
-    /// All such requests share one budget. This is the default. With [`Pass`](Self::Pass), leaving the header out would be a way
-    /// around the limit. With [`Deny`](Self::Deny), callers that do not know the header would get no answer.
+    /// All such requests share one budget. If the key has several parts, requests share a budget that agree in all known parts.
+    ///
+    /// This is the default. With [`Pass`](Self::Pass), leaving the header out would be a way around the limit. With
+    /// [`Deny`](Self::Deny), callers that do not know the header would get no answer.
     #[default]
     Share,
     /// The policy does not apply to requests without an identity. It is for limits on something optional, such as a session. An

@@ -140,21 +140,25 @@ READERS["json-field"] = function(part, request, config)
   return bytes(found, reason)
 end
 
--- The parts of an identity; or nothing, the part that was not found, and the reason if it is ambiguous. An ambiguous part comes
--- before a missing one.
+-- The canonical form of a part that is not there.
+local MISSING = "\1"
+
+-- The parts of an identity; or nothing, the part that was not found, the reason if it is ambiguous, and the parts by which requests
+-- without it share a budget. An ambiguous part comes before a missing one.
 function _M.find(policy, request, config)
-  local parts, missing, reason = {}, nil, nil
+  local parts, known, missing, reason = {}, false, nil, nil
   local wanted = policy.key
   for n = 1, #wanted do
     local part = wanted[n]
     local found, why = part.read(part, request, config, policy)
     if found then
-      parts[n] = found
-    elseif not missing or (why and not reason) then
-      missing, reason = part, why
+      parts[n], known = found, true
+    else
+      parts[n] = MISSING
+      if not missing or (why and not reason) then missing, reason = part, why end
     end
   end
-  if missing then return nil, missing, reason end
+  if missing then return nil, missing, reason, known and parts or { MISSING } end
   return parts
 end
 

@@ -39,18 +39,20 @@ end
 -- The identity as it stands in names; or nothing, if the policy lets the request pass; or nothing, the status and the body.
 local function payer(policy, request, config)
   local only = policy.only
-  local parts, missing, why
+  local parts, missing, why, shared
   if only then
     parts, why = only.read(only, request, config, policy)
     if parts then return identity.text(identity.compact(parts)) end
     missing = only
   else
-    parts, missing, why = keys.find(policy, request, config)
+    parts, missing, why, shared = keys.find(policy, request, config)
     if parts then return identity.text(identity.canonical(parts)) end
   end
   local rule = policy.on_missing
   -- An identity that is there but ambiguous never passes: the service may read it.
-  if rule == "share" or (rule == "pass" and why) then return "none" end
+  if rule == "share" or (rule == "pass" and why) then
+    return shared and identity.text(identity.canonical(shared)) or "none"
+  end
   if rule == "pass" or policy.shadow then return nil end
   return nil, 403, problem.unidentified(missing.what, why)
 end

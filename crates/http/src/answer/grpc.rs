@@ -7,6 +7,8 @@ mod pushback;
 mod status;
 
 use bytes::Bytes;
+#[cfg(feature = "tonic")]
+use http::header::CACHE_CONTROL;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response};
 #[cfg(feature = "tonic")]
@@ -17,6 +19,8 @@ pub use self::options::GrpcAnswers;
 use self::pushback::pushback;
 pub use self::status::{GrpcCode, GrpcStatus};
 use super::Refusal;
+#[cfg(feature = "tonic")]
+use super::texts::NO_STORE;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -53,12 +57,14 @@ impl GrpcAnswers {
     }
 }
 
-/// An answer to a call that no limit refuses, and that cannot go on all the same.
+/// An answer to a call that no limit refuses, and that cannot go on all the same. A cache must not keep it: the service may answer
+/// the same request as a page.
 #[cfg(feature = "tonic")]
 pub fn closed(dialect: Dialect, code: GrpcCode, message: &'static str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type(dialect));
+    headers.insert(CACHE_CONTROL, NO_STORE);
     headers.insert(GRPC_STATUS, code.value());
     headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
     response

@@ -1,11 +1,12 @@
 //! A request body of which a part may have been read already.
 
-use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 /// The request body behind a [`BufferBodyLayer`](crate::BufferBodyLayer): the part that has been read, and then the rest.
@@ -32,41 +33,57 @@ pub struct BufferedBody<B: Body> {
     rest: B,
 }
 
-/// The part of a body that has been read.
+/// The part of a body that has been read, in one piece: a frame of one byte takes some hundred.
 pub(super) struct BodyStart<E> {
-    frames: VecDeque<Frame<Bytes>>,
+    data: Bytes,
+    trailers: Option<HeaderMap>,
     error: Option<E>,
-    bytes: usize,
-    /// Not too long so far, and not failed.
-    is_wanted: bool,
 }
 
 impl<E> Default for BodyStart<E> {
     fn default() -> Self {
         Self {
-            frames: VecDeque::new(),
+            data: Bytes::new(),
+            trailers: None,
             error: None,
-            bytes: 0,
+        }
+    }
+}
+
+/// A body that is being read.
+pub(super) struct BodyReader<E> {
+    data: BytesMut,
+    start: BodyStart<E>,
+    /// Frames without data are bounded as well.
+    frames: usize,
+    /// Not too long so far, and not failed.
+    is_wanted: bool,
+}
+
+impl<E> Default for BodyReader<E> {
+    fn default() -> Self {
+        Self {
+            data: BytesMut::new(),
+            start: BodyStart::default(),
+            frames: 0,
             is_wanted: true,
         }
     }
 }
 
-impl<E> BodyStart<E> {
+impl<E> BodyReader<E> {
     pub(super) fn push(&mut self, frame: Result<Frame<Bytes>, E>, limit: usize) {
-        match frame {
-            Ok(frame) => {
-                self.bytes += frame.data_ref().map_or(0, Bytes::len);
-                // Frames without data are bounded as well.
-                let too_many = self.bytes > limit || self.frames.len() > limit;
-                self.is_wanted = !too_many;
-                self.frames.push_back(frame);
-            }
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => self.data.extend_from_slice(&data),
+            Ok(Err(frame)) => self.start.trailers = frame.into_trailers().ok(),
             Err(error) => {
-                self.error = Some(error);
+                self.start.error = Some(error);
                 self.is_wanted = false;
             }
         }
+        self.frames += 1;
+        // The last of as many frames as bytes may be the trailers.
+        self.is_wanted &= self.data.len() <= limit && self.frames <= limit.saturating_add(1);
     }
 
     /// Reads no further, and keeps nothing for keys.
@@ -79,23 +96,17 @@ impl<E> BodyStart<E> {
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.error.is_some()
+        self.start.error.is_some()
     }
 
-    /// All data in one piece.
-    pub(super) fn joined(&self) -> Bytes {
-        let mut data = self.frames.iter().filter_map(Frame::data_ref);
-        match (data.next(), data.next()) {
-            (None, _) => Bytes::new(),
-            (Some(only), None) => only.clone(),
-            (Some(first), Some(second)) => {
-                let mut joined = Vec::with_capacity(self.bytes);
-                for part in [first, second].into_iter().chain(data) {
-                    joined.extend_from_slice(part);
-                }
-                joined.into()
-            }
-        }
+    /// Ends reading, and returns all data that was read beside what goes on.
+    pub(super) fn finish(self) -> (Bytes, BodyStart<E>) {
+        let data = self.data.freeze();
+        let start = BodyStart {
+            data: data.clone(),
+            ..self.start
+        };
+        (data, start)
     }
 }
 
@@ -121,9 +132,12 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        if let Some(frame) = self.read.frames.pop_front() {
-            self.read.bytes -= frame.data_ref().map_or(0, Bytes::len);
-            return Poll::Ready(Some(Ok(frame)));
+        if !self.read.data.is_empty() {
+            let data = mem::take(&mut self.read.data);
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if let Some(trailers) = self.read.trailers.take() {
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
         if let Some(error) = self.read.error.take() {
             return Poll::Ready(Some(Err(error)));
@@ -132,11 +146,16 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.read.frames.is_empty() && self.read.error.is_none() && self.rest.is_end_stream()
+        let BodyStart {
+            data,
+            trailers,
+            error,
+        } = &self.read;
+        data.is_empty() && trailers.is_none() && error.is_none() && self.rest.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let read = u64::try_from(self.read.bytes).unwrap_or(u64::MAX);
+        let read = u64::try_from(self.read.data.len()).unwrap_or(u64::MAX);
         let rest = self.rest.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(read));
@@ -150,7 +169,7 @@ where
 impl<B: Body> fmt::Debug for BufferedBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BufferedBody")
-            .field("read", &self.read.bytes)
+            .field("read", &self.read.data.len())
             .finish_non_exhaustive()
     }
 }

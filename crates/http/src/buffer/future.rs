@@ -13,7 +13,7 @@ use tollgate_limiter::transport::SeenBody;
 use tower_service::Service;
 
 use super::BufferedBody;
-use super::body::BodyStart;
+use super::body::BodyReader;
 
 const TOO_LONG: &str = "the body is longer than is read";
 const FAILED: &str = "the body ended in an error";
@@ -64,7 +64,7 @@ pin_project! {
 struct Reading<S, B: Body> {
     ready: S,
     request: Request<B>,
-    read: BodyStart<B::Error>,
+    read: BodyReader<B::Error>,
     limit: usize,
 }
 
@@ -77,7 +77,7 @@ where
         let reading = Some(Reading {
             ready,
             request,
-            read: BodyStart::default(),
+            read: BodyReader::default(),
             limit,
         });
         Self {
@@ -115,16 +115,16 @@ where
     }
 
     fn go_on(mut self) -> S::Future {
-        let seen = if self.read.is_wanted() {
-            SeenBody::Whole(self.read.joined())
-        } else if self.read.has_failed() {
-            SeenBody::Unread(FAILED)
-        } else {
-            SeenBody::Unread(TOO_LONG)
+        let (is_whole, has_failed) = (self.read.is_wanted(), self.read.has_failed());
+        let (data, read) = self.read.finish();
+        let seen = match (is_whole, has_failed) {
+            (true, _) => SeenBody::Whole(data),
+            (false, true) => SeenBody::Unread(FAILED),
+            (false, false) => SeenBody::Unread(TOO_LONG),
         };
         let (mut parts, body) = self.request.into_parts();
         parts.extensions.insert(seen);
-        let body = BufferedBody::new(self.read, body);
+        let body = BufferedBody::new(read, body);
         self.ready.call(Request::from_parts(parts, body))
     }
 }

@@ -141,8 +141,9 @@ macro_rules! tuple {
                 }
                 let last = $last.extract(request);
                 Box::pin(async move {
-                    let last = last.await?;
-                    Ok(Key::tuple(known.iter().flatten().chain([&last])))
+                    let mut parts = Vec::from(known);
+                    parts.push(last.await);
+                    whole(&parts)
                 })
             }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::Key;
+
 /// The reason why an extractor found no identity: it is absent, or it is [ambiguous](Self::ambiguous). The policy's
 /// [`OnMissing`](crate::OnMissing) is the rule for both.
 ///
@@ -19,6 +21,8 @@ use std::sync::Arc;
 pub struct KeyMissing {
     what: MissingName,
     ambiguous: Option<&'static str>,
+    /// The known parts of a compound key.
+    known: Option<Box<Key>>,
 }
 
 // Requests without a key are as frequent as an attacker likes: saying so must not allocate.
@@ -35,6 +39,7 @@ impl KeyMissing {
         Self {
             what: MissingName::Literal(what),
             ambiguous: None,
+            known: None,
         }
     }
 
@@ -51,6 +56,7 @@ impl KeyMissing {
         Self {
             what: MissingName::Shared(what.into()),
             ambiguous: None,
+            known: None,
         }
     }
 
@@ -63,6 +69,18 @@ impl KeyMissing {
             ambiguous: Some(why),
             ..self
         }
+    }
+
+    /// Keeps the known parts of a compound key, so that a request that lacks a part shares a budget only with requests that agree
+    /// in these.
+    pub(crate) fn beside(mut self, known: Key) -> Self {
+        self.known = Some(Box::new(known));
+        self
+    }
+
+    /// The key of all requests that share a budget because they lack the same identity.
+    pub(crate) fn shared_key(&self) -> Key {
+        self.known.as_deref().cloned().unwrap_or_else(Key::missing)
     }
 
     /// True if an identity is present but unclear, rather than absent.

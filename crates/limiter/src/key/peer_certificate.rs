@@ -8,6 +8,7 @@ use tonic::transport::CertificateDer;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 use x509_parser::certificate::X509Certificate;
+use x509_parser::error::X509Error;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
@@ -15,7 +16,8 @@ use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
 /// A name in the certificate that the caller showed when it connected to tonic's server. Missing if it showed none, or one
-/// without such a name, and [ambiguous](KeyMissing::ambiguous) if it cannot be read.
+/// without such a name. [Ambiguous](KeyMissing::ambiguous) if the certificate or the name cannot be read: the service behind may read
+/// it differently.
 ///
 /// The server must ask for certificates and check them: with tonic, `ServerTlsConfig::client_ca_root`. The certificate is
 /// read for every call.
@@ -71,27 +73,26 @@ impl PeerCertificate {
         Self(Name::Uri)
     }
 
-    fn find(self, certificate: &X509Certificate<'_>) -> Option<Key> {
-        let names = || {
-            let extension = certificate.subject_alternative_name().ok().flatten();
-            extension
-                .into_iter()
-                .flat_map(|extension| &extension.value.general_names)
-        };
-        match self.0 {
-            Name::Common => {
-                let last = certificate.subject().iter_common_name().last()?;
-                last.as_str().ok().map(Key::from)
-            }
-            Name::Dns => names().find_map(|name| match name {
-                GeneralName::DNSName(name) => Some(Key::from(name.to_ascii_lowercase())),
-                _ => None,
-            }),
-            Name::Uri => names().find_map(|name| match name {
-                GeneralName::URI(uri) => Some(Key::from(*uri)),
-                _ => None,
-            }),
+    /// Returns the name, `None` if there is none, or an error if it cannot be read.
+    fn find(self, certificate: &X509Certificate<'_>) -> Result<Option<Key>, X509Error> {
+        if matches!(self.0, Name::Common) {
+            let last = certificate.subject().iter_common_name().last();
+            return last.map(|name| name.as_str().map(Key::from)).transpose();
         }
+        let names = certificate.subject_alternative_name()?;
+        let names = names.iter().flat_map(|names| &names.value.general_names);
+        for name in names {
+            match (self.0, name) {
+                (Name::Dns, GeneralName::DNSName(name)) => {
+                    return Ok(Some(Key::from(name.to_ascii_lowercase())));
+                }
+                (Name::Uri, GeneralName::URI(uri)) => return Ok(Some(Key::from(*uri))),
+                // It may be of either kind.
+                (_, GeneralName::Invalid(..)) => return Err(X509Error::InvalidExtensions),
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -106,8 +107,9 @@ impl KeyExtractor for PeerCertificate {
         // The first is the caller's own, and those that follow vouch for it.
         match shown.as_deref().and_then(|shown| shown.first()) {
             None => Err(missing),
-            Some(own) => match X509Certificate::from_der(own) {
-                Ok((_, own)) => self.find(&own).ok_or(missing),
+            Some(own) => match X509Certificate::from_der(own).map(|(_, own)| self.find(&own)) {
+                Ok(Ok(found)) => found.ok_or(missing),
+                Ok(Err(_)) => Err(missing.ambiguous("the name in the certificate cannot be read")),
                 Err(_) => Err(missing.ambiguous("the certificate cannot be read")),
             },
         }

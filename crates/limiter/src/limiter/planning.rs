@@ -304,10 +304,10 @@ fn with_key<'p>(
         Err(missing) => match policy.on_missing {
             OnMissing::Share => {
                 *misses_peer |= missing.what() == ClientIp::MISSING;
-                Key::missing()
+                missing.shared_key()
             }
             // A key that is there but ambiguous never passes: a handler may read it.
-            OnMissing::Pass if missing.is_ambiguous() => Key::missing(),
+            OnMissing::Pass if missing.is_ambiguous() => missing.shared_key(),
             OnMissing::Pass => {
                 let transport = observers.transport_of(request);
                 observers.untouched(policy, None, Cause::PassedUnidentified, transport);

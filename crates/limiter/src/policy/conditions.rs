@@ -67,6 +67,9 @@ impl Policy {
     /// let files = Policy::new("files", Quota::per_second(100)).route("/files").route("/files/{*path}");
     /// ```
     ///
+    /// To cover every request, name no route. No pattern matches a target that begins with no slash, such as `OPTIONS *`, and a
+    /// fallback answers it.
+    ///
     /// The path is the one that the caller sent, also within `nest` and before axum has routed the request. The policy covers
     /// every path that axum routes to the pattern, and other spellings of it: `%61` is `a`, doubled slashes count as one and a
     /// slash at the end as none. Upper and lower case differ, unless the limiter [ignores
@@ -114,7 +117,7 @@ impl Policy {
     /// ```
     /// use tollgate::{Policy, Quota};
     ///
-    /// let api = Policy::new("api", Quota::per_second(10)).route("/{*path}").exempt_route("/health");
+    /// let api = Policy::new("api", Quota::per_second(10)).exempt_route("/health");
     /// ```
     ///
     /// # Panics

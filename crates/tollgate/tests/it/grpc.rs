@@ -5,16 +5,18 @@
 #[cfg(feature = "macros")]
 mod annotations;
 mod answers;
-mod at_once;
-#[cfg(feature = "macros")]
-mod at_once_annotated;
 mod bans;
 #[cfg(feature = "macros")]
 mod bans_annotated;
+mod concurrency;
+#[cfg(feature = "macros")]
+mod concurrency_annotated;
+mod deadlines;
 mod health;
 mod interceptor;
 mod keys;
 mod messages;
+mod queueing;
 mod routes;
 mod serving;
 #[cfg(feature = "axum")]
@@ -22,6 +24,4 @@ mod shared;
 mod shedding;
 #[cfg(feature = "tls")]
 mod tls;
-mod waiting;
-mod waiting_turns;
 mod web;

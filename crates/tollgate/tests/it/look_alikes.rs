@@ -314,3 +314,39 @@ async fn a_policy_for_a_host_covers_what_a_handler_can_take_for_it() {
         assert_eq!(ran.load(Ordering::SeqCst), 2, "{head}");
     }
 }
+
+/// No pattern matches such a target, and a fallback answers it.
+#[tokio::test]
+async fn a_policy_without_routes_covers_targets_that_begin_with_no_slash() {
+    for line in ["OPTIONS *", "CONNECT x:80", "GET foo", "GET /nowhere"] {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let handler = {
+            let ran = Arc::clone(&ran);
+            async move || {
+                ran.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        let everything = Policy::new("everything", Quota::per_hour(2)).key(Global);
+        let app = Router::new()
+            .fallback(handler)
+            .layer(RateLimitLayer::new(everything));
+        let served = Served::new(app).await;
+
+        let mut answered = 0;
+        for _ in 0..5 {
+            let mut stream = TcpStream::connect(served.0).await.unwrap();
+            let request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            answered += usize::from(answer.starts_with(b"HTTP/1.1 429"));
+        }
+
+        // hyper itself refuses a target that is no path; the handler sees the others twice.
+        let ran = ran.load(Ordering::SeqCst);
+        assert!(
+            (ran, answered) == (2, 3) || (ran, answered) == (0, 0),
+            "{line}: {ran} {answered}"
+        );
+    }
+}

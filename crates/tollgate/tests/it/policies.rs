@@ -1,12 +1,13 @@
 //! Several policies on one request, several quotas in one policy, policies on trial, callers that cannot be told apart.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::common::{Strict, at_a_standstill, from, header};
 use http::{Method, Request, Response};
-use tollgate::key::{Global, Header, PathParam};
+use tollgate::key::{Cookie, Global, Header, MatchedRoute, PathParam, from_async_fn};
 use tollgate::{
     Block, ClientIp, Limiter, OnMissing, Policy, Quota, Quotas, RateLimitLayer, RateLimitStatus,
     Tiers,
@@ -213,6 +214,46 @@ async fn callers_that_cannot_be_told_apart_share_one_budget_unless_told_otherwis
     assert_eq!(header(&refused, "retry-after"), "");
     assert_eq!(header(&refused, "cache-control"), "no-store");
     assert!(String::from_utf8_lossy(&body(refused).await).contains("no header x-api-key"));
+}
+
+/// Otherwise one caller who leaves a part out locks out all others who lack it.
+#[tokio::test]
+async fn who_lacks_a_part_of_a_key_shares_a_budget_only_with_those_who_agree_in_the_others() {
+    let keys: [fn(Policy) -> Policy; 3] = [
+        |policy| policy.key((ClientIp, Cookie::new("session"))),
+        |policy| policy.key((Header::new("x-none"), ClientIp, MatchedRoute)),
+        |policy| policy.key_async((ClientIp, from_async_fn(|_| ready(None::<&str>)))),
+    ];
+    for key in keys {
+        let (layer, _) = layer([key(Policy::new("keyed", Quota::per_hour(1)))]);
+
+        for caller in ["10.0.0.1", "10.0.0.2"] {
+            assert_eq!(status(&layer, from(caller)).await, 200, "{caller}");
+            assert_eq!(status(&layer, from(caller)).await, 429, "{caller}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_ambiguous_part_of_a_key_is_charged_to_those_who_agree_in_the_others() {
+    let policy = Policy::new("keyed", Quota::per_hour(1))
+        .key((ClientIp, Cookie::new("session")))
+        .on_missing(OnMissing::Pass);
+    let (layer, _) = layer([policy]);
+    let ambiguous = |caller: &str, cookie: &'static str| {
+        let mut request = from(caller);
+        let cookie = http::HeaderValue::from_static(cookie);
+        request.headers_mut().append("cookie", cookie);
+        request
+    };
+
+    let first = ambiguous("10.0.0.1", "session=a; session=b");
+    assert_eq!(status(&layer, first).await, 200);
+    let again = ambiguous("10.0.0.1", "session=c; session=d");
+    assert_eq!(status(&layer, again).await, 429);
+    let other = ambiguous("10.0.0.2", "session=c; session=d");
+    assert_eq!(status(&layer, other).await, 200);
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
 }
 
 #[tokio::test]

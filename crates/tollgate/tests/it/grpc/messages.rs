@@ -3,9 +3,9 @@
 mod blocks;
 mod building;
 mod charges;
+mod delayed;
 mod ended;
 mod framing;
-mod held;
 mod small;
 mod undeclared;
 

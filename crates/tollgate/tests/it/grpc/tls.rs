@@ -1,7 +1,10 @@
 //! Callers with certificates.
 
 use rcgen::string::Ia5String;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DnType, DnValue, IsCa, Issuer, KeyPair,
+    SanType,
+};
 use tollgate::key::PeerCertificate;
 use tollgate::{OnMissing, Policy, Quota, RateLimitLayer};
 use tollgate_testkit::shop::{Order, OrdersClient, OrdersServer, Shop};
@@ -80,9 +83,66 @@ async fn a_caller_without_such_a_name_has_none() {
     assert_eq!(codes, [Code::PermissionDenied]);
 }
 
+/// A subject alternative name that is the URI of these bytes.
+fn uri_of(bytes: &[u8]) -> CustomExtension {
+    let length = u8::try_from(bytes.len()).unwrap();
+    let names = [&[0x30, length + 2, 0x86, length], bytes].concat();
+    CustomExtension::from_oid_content(&[2, 5, 29, 17], names)
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_read_is_ambiguous_and_passes_no_policy() {
+    let named = |name: DnValue| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    };
+    let mut broken = CertificateParams::default();
+    broken.custom_extensions = vec![uri_of(b"spiffe://shop/\xff")];
+    let unreadable = [
+        (
+            PeerCertificate::common_name(),
+            named(DnValue::BmpString("eve".try_into().unwrap())),
+        ),
+        (
+            PeerCertificate::common_name(),
+            named(DnValue::TeletexString("eve".try_into().unwrap())),
+        ),
+        (PeerCertificate::uri(), broken.clone()),
+        (PeerCertificate::dns_name(), broken),
+    ];
+    for (key, params) in unreadable {
+        let policy = Policy::new("per-caller", Quota::per_hour(1))
+            .key(key)
+            .on_missing(OnMissing::Pass);
+        let authority = Authority::new();
+        let callers = [authority.vouch(&params), authority.vouch(&params)];
+
+        let codes = calls_of(&authority, RateLimitLayer::new(policy), callers).await;
+
+        assert_eq!(codes, [Code::Ok, Code::ResourceExhausted], "{key:?}");
+    }
+}
+
 /// Has these callers call, each on a connection of its own. One without name has a certificate without names.
 async fn calls(layer: RateLimitLayer, callers: &[&str]) -> Vec<Code> {
     let authority = Authority::new();
+    let identities = callers.iter().map(|caller| match *caller {
+        "" => {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            authority.vouch(&params)
+        }
+        name => authority.caller(name),
+    });
+    calls_of(&authority, layer, identities).await
+}
+
+async fn calls_of(
+    authority: &Authority,
+    layer: RateLimitLayer,
+    identities: impl IntoIterator<Item = Identity>,
+) -> Vec<Code> {
     let own = CertificateParams::new(["shop.test".to_owned()]).unwrap();
     let tls = ServerTlsConfig::new()
         .identity(authority.vouch(&own))
@@ -96,15 +156,7 @@ async fn calls(layer: RateLimitLayer, callers: &[&str]) -> Vec<Code> {
     tokio::spawn(server.serve_with_incoming(incoming));
 
     let mut codes = Vec::new();
-    for caller in callers {
-        let identity = match *caller {
-            "" => {
-                let mut params = CertificateParams::default();
-                params.distinguished_name = rcgen::DistinguishedName::new();
-                authority.vouch(&params)
-            }
-            name => authority.caller(name),
-        };
+    for identity in identities {
         let tls = ClientTlsConfig::new()
             .domain_name("shop.test")
             .ca_certificate(authority.certificate.clone())

@@ -8,7 +8,7 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, ORIGIN, TE,
 };
 use http::{HeaderValue, Method};
-use tollgate::{Key, OnMissing};
+use tollgate::{Key, KeyKind, OnMissing};
 
 use crate::truth::book::{Head, Page, Place, Run};
 use crate::truth::policies::{
@@ -207,7 +207,12 @@ impl<'a> Judge<'a> {
                     return wrong(Kind::SomebodyElses(who), what, vec![*first, number]);
                 }
             }
-            let most = rule.limit * if account.shared { 2 } else { 1 };
+            let budgets = if account.shared {
+                budgets_of_a_caller(who)
+            } else {
+                1
+            };
+            let most = rule.limit * budgets;
             if rule.limit < PLENTY && account.count > most {
                 let what = format!("{} times {run:?}", account.count);
                 return wrong(Kind::TooMany(who), what, account.requests.clone());
@@ -281,9 +286,28 @@ fn own_uncharged(number: usize, run: &Run, page: &Page) -> Option<Wrong> {
     })
 }
 
-/// The one budget of callers that state no identity, or several.
+/// True for a budget of callers that state no identity, or several; of a compound key, of callers that agree in the other parts.
 fn is_shared(key: &Key) -> bool {
-    *key == Key::missing()
+    let mut rest = match key.kind() {
+        KeyKind::Tuple => &key.as_bytes()[1..],
+        _ => return *key == Key::missing(),
+    };
+    while let [length, behind @ ..] = rest {
+        let (part, behind) = behind.split_at(usize::from(*length));
+        if part == Key::missing().as_bytes() {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
+/// The most budgets that one caller spends: each part of an identity may be clear or not.
+fn budgets_of_a_caller(who: Who) -> u64 {
+    match who {
+        Who::Parts(parts) => 1 << parts.len(),
+        _ => 2,
+    }
 }
 
 fn covers_path(rule: &Rule, run: &Run) -> bool {

@@ -10,8 +10,9 @@ use tollgate_testkit::shop::{Order, OrdersServer, Shop};
 use tonic::Code;
 use tonic::service::Routes;
 use tonic::transport::Server;
+use tower::{Layer, ServiceExt};
 
-use crate::common::{Waiting, at_a_standstill};
+use crate::common::{Body, Strict, Waiting, at_a_standstill};
 use crate::grpc::serving::{Served, client, incoming, raw};
 
 /// A server whose decisions wait, for a budget of one.
@@ -231,4 +232,22 @@ async fn a_deadline_is_kept_by_a_router_of_axums_as_well() {
     assert_eq!(left.unwrap().remaining(), 9);
     backend.gate.add_permits(1);
     assert_eq!(place("20S").await.0, "0");
+}
+
+/// A cache would give it to others who ask for the page.
+#[tokio::test]
+async fn an_answer_after_the_deadline_is_stored_by_no_cache() {
+    let backend = Waiting::new(at_a_standstill().0);
+    let policy = Policy::new("pages", Quota::per_hour(1)).key(Global);
+    let limiter = Limiter::builder().policy(policy).backend(backend);
+    let pages = RateLimitLayer::new(limiter.build().unwrap()).layer(Strict::default());
+    let request = http::Request::get("/page")
+        .header("content-type", "application/grpc")
+        .header("grpc-timeout", "1n");
+
+    let answer = pages.oneshot(request.body(Body::default()).unwrap());
+    let answer = answer.await.unwrap();
+
+    assert_eq!(answer.headers()["grpc-status"], "4");
+    assert_eq!(answer.headers()["cache-control"], "no-store");
 }
