@@ -6,7 +6,7 @@
 #   tests/run.sh --all [FILTER...]   everything at full effort, optimised: campaigns, soaks, compile-fail tests; an hour or two
 #
 # A filter is a part of the names of the tests to run. TOLLGATE_EFFORT is the share of the cases that randomised tests try, in
-# percent, and TOLLGATE_SEED repeats them: CONTRIBUTING.md says more.
+# percent, and TOLLGATE_SEED repeats them: docs/dev/testing.md says more.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
