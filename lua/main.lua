@@ -5,6 +5,8 @@ local RULES = {
   gcra, fixed_window, sliding_window, rolling_window, sliding_log, held, gcra, ban, interval_refill, calendar, gcra,
   once,
 }
+-- The bytes of a key's number and a receipt.
+local RECEIPT = 21
 local DECIDE, CREDIT, DEBIT, RESET, CALLER, TELL, RELEASE, GRANT = 0, 1, 2, 3, 4, 5, 6, 7
 
 -- The rules that a charge has named. By number of key: true if the state was reset.
@@ -20,7 +22,7 @@ local function rule_of(algorithm)
 end
 
 -- The other verbs: gives back, takes more, forgets, releases, or tells. The number of the key stands at byte `pos` of the run, and
--- behind it the receipt of a credit, or what is told. Returns the place of the next request.
+-- behind it the receipt of a credit, or what is told. Returns the place of the next request, and false if an id keeps the charge.
 local function settle(verb, charge, run, pos, times)
   local i, after = byte(run, pos), pos + 1
   local at, full_us, full_rest, told
@@ -39,10 +41,10 @@ local function settle(verb, charge, run, pos, times)
     elseif verb == TELL then
       charge.rule.tell(advance(i, charge), told)
     else
-      charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)
+      return after, charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)
     end
   end
-  return after
+  return after, not charge.quota.beside
 end
 
 for r = 1, #ARGV do
@@ -77,10 +79,14 @@ for r = 1, #ARGV do
       end
     end
   elseif verb ~= DECIDE then
-    -- A credit of several charges gives all of them back in one step.
     while pos <= #run do
+      local goes_on = true
       for c = 1, width do
-        pos = settle(verb, charges[c], run, pos, times)
+        if goes_on == false then
+          pos = pos + RECEIPT
+        else
+          pos, goes_on = settle(verb, charges[c], run, pos, times)
+        end
       end
     end
   elseif pos > #run then

@@ -1,13 +1,14 @@
 -- An id: the first admission of a request is remembered for the id's life. Until then as many requests with the id as `replays` says
--- pass without a charge, and the next one is charged like a new one.
+-- pass without a charge, and the next one is charged like a new one. A charge comes back only if no replay has passed on it.
 --
---   state   tag B (247), replays so far B, since d, ends d
+--   state   tag B (247), replays so far B, since d, ends d; with 128 more replays, the second charge of a microsecond; with 255, a
+--           charge that came back
 --   charge  cost d, life d, replays B, beside I4
 --
 -- An id stands beside the charges whose bits are set in `beside`: those of its policy and mode. The first charge is
 -- bit 1. Ids stand behind all other charges.
 local function once()
-  local TAG, LENGTH, MOST = 247, 18, 255
+  local TAG, LENGTH, AGAIN, CLOSED = 247, 18, 128, 255
 
   local function quota(run, pos)
     local cost, life, replays, beside, after = unpack('<ddBI4', run, pos)
@@ -46,26 +47,31 @@ local function once()
   end
 
   local function is_replay(state, charge)
-    return state.ends > 0 and state.used < charge.quota.replays
+    return state.ends > 0 and state.used % AGAIN < charge.quota.replays
   end
 
   local function replay(state)
-    state.used, state.changed = state.used < MOST and state.used + 1 or MOST, true
+    state.used, state.changed = state.used + 1, true
   end
 
-  -- Remembers an admission.
+  -- Remembers an admission. If another one of the same microsecond is remembered, the receipts of the two are alike, and neither comes
+  -- back.
   local function take(state, charge)
-    state.used, state.since, state.ends, state.changed = 0, now, now + charge.quota.life, true
+    local is_again = state.ends > 0 and state.since == now and state.used ~= CLOSED
+    state.used, state.since, state.ends, state.changed = is_again and AGAIN or 0, now, now + charge.quota.life, true
   end
 
   -- No id is charged after the fact.
   local function debit() end
 
-  -- Forgets the admission, unless a later one is remembered by now.
-  local function give_back(state, charge, at)
-    if charge.cost > 0 and at >= state.since and state.ends > 0 then
-      forget(state)
+  -- Says whether the charge of `at` comes back. From now on no replay passes on it.
+  local function give_back(state, _, at)
+    local is_unused = state.used == 0 or state.used == CLOSED
+    if state.ends == 0 or state.since ~= at or not is_unused then
+      return false
     end
+    state.used, state.changed = CLOSED, true
+    return true
   end
 
   local function write(key, state)

@@ -1,5 +1,5 @@
--- A request for one GCRA budget without a rest, and with an id: without tables and functions, as in alone.lua. An id whose life is over
--- and one of a clock that stepped back are left to the next files like all other cases, before anything is written.
+-- A request for one GCRA budget without a rest, and with an id: without tables and functions, as in alone.lua. An id whose life is over,
+-- one of this microsecond and one of a clock that stepped back are left to the next files like all other cases, before anything is written.
 if not is_short and run and #run == 71 and #KEYS == 2 and #ARGV == 1 then
   local kind, us, full, tag, denominator, _, _, rule, cost, life, replays, beside, numbers =
     struct.unpack('<I5ddBdddI2ddBI4I2', run)
@@ -19,12 +19,12 @@ if not is_short and run and #run == 71 and #KEYS == 2 and #ARGV == 1 then
       if #id == 18 then
         head, used, since, ends = struct.unpack('<BBdd', id)
       end
-      usual = head == 247 and since >= 0 and since <= now and now < ends and ends < 2 ^ 53 and since % 1 == 0 and ends % 1 == 0
+      usual = head == 247 and since >= 0 and since < now and now < ends and ends < 2 ^ 53 and since % 1 == 0 and ends % 1 == 0
     end
     -- Also a budget that another class or tier has left, as in alone.lua.
     if usual and (of == tag or of and of > 127 and of < 177) and at % 1 == 0 and at >= 0 and at <= now + 8 * full then
       local to, admitted = (at < now and now or at) + us, '\1'
-      if used < replays then
+      if used % 128 < replays then
         redis.call('SETRANGE', KEYS[2], '1', string.char(used + 1))
       elseif to > now + full then
         admitted = '\0'

@@ -1,6 +1,6 @@
 -- Requests for a GCRA budget without a rest, and with an id each: of many callers, or of few. It does the work of main.lua without a
--- table for each state. All other cases fall through to main.lua before anything is written: an id whose life is over, and states
--- that another clock has left.
+-- table for each state. All other cases fall through to main.lua before anything is written: an id whose life is over, one of this
+-- microsecond, and states that another clock has left.
 if run and #run > 70 and run:byte(47) == 12 then
   -- By number of key: the tag; the point in time at which the budget is full again, or the replays of the id; and the same as it was
   -- found, or the text of an id that is new. The tables are made at their full length, since growing them is expensive.
@@ -18,7 +18,7 @@ if run and #run > 70 and run:byte(47) == 12 then
     elseif #state == 18 then
       local tag, used, since, till = unpack('<BBdd', state)
       tags[i], now_there[i], was_there[i] = tag, used, used
-      usual = usual and tag == 247 and since >= 0 and since <= now and now < till and till < 2 ^ 53 and since % 1 == 0 and till % 1 == 0
+      usual = usual and tag == 247 and since >= 0 and since < now and now < till and till < 2 ^ 53 and since % 1 == 0 and till % 1 == 0
     else
       usual = false
     end
@@ -42,7 +42,7 @@ if run and #run > 70 and run:byte(47) == 12 then
         break
       end
       for _ = 1, times do
-        if used < replays then
+        if used % 128 < replays then
           used = used + 1
         else
           local to = (at < now and now or at) + us
@@ -57,7 +57,8 @@ if run and #run > 70 and run:byte(47) == 12 then
             -- So that it is written whole.
             tags[i], was_there[i] = tag, 0
           end
-          at, used, of, was_there[j] = to, 0, 247, remembered
+          -- A second charge in this microsecond: as in once.lua.
+          at, used, of, was_there[j] = to, ends[was_there[j]] and 128 or 0, 247, remembered
         end
         total = total + 1
       end

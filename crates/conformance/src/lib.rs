@@ -174,7 +174,9 @@ macro_rules! conformance {
                 an_admission_is_remembered_and_a_denial_is_not
                 an_id_spares_the_budgets_of_its_own_policy_alone
                 an_id_is_remembered_for_its_own_policy_and_caller
-                a_credit_of_an_id_forgets_it
+                a_charge_that_is_given_back_is_replayed_by_none
+                a_charge_that_was_replayed_is_not_given_back
+                a_part_of_a_charge_comes_back_beside_replays
                 an_id_on_trial_counts_once;
             shares: a_class_leaves_what_is_kept_and_the_important_may_use_it
                 whatever_is_credited_no_class_spends_what_is_kept_from_it;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Capability, Charge, Decision, Key, Mode, Once, Quota, Scope};
+use tollgate_core::{Algorithm, Capability, Charge, Decision, Key, Mode, Once, Quota, Scope};
 
 use crate::{Budget, Subject, decide};
 
@@ -167,32 +167,96 @@ pub async fn an_id_is_remembered_for_its_own_policy_and_caller(subject: &dyn Sub
     assert_eq!(alice.left(subject, "a").await, 8);
 }
 
-/// A credit of the id forgets it, and one of an earlier admission does not.
-pub async fn a_credit_of_an_id_forgets_it(subject: &dyn Subject) {
+/// Both charges of an admission come back whole, and then a request with its id is charged anew. An early receipt changes nothing.
+pub async fn a_charge_that_is_given_back_is_replayed_by_none(subject: &dyn Subject) {
     if !can_count_once(subject) {
         return;
     }
     let orders = Orders::of("credit", Quota::per_day(10));
-    let first = orders.ask(subject, "a").await;
+    let hourly = Budget::of(
+        "once-credit",
+        Quota::per_hour(20).using(Algorithm::SlidingLog),
+    )
+    .for_key("alice");
     let id = orders.id("a");
-    let charges = orders.charges(&id, Mode::Enforce);
-    let early = first.receipts(&charges).last().unwrap();
-    for receipt in first
-        .receipts(&charges)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .rev()
-    {
+    let [daily, id] = orders.charges(&id, Mode::Enforce);
+    let charges = [daily, hourly.charge(1), id];
+    let first = decide(subject, &charges).await;
+    let early = first.receipts(&charges).next().unwrap();
+    for receipt in first.receipts(&charges) {
         subject.backend().credit(receipt, 1);
     }
     subject.settle().await;
     subject.advance(MICROSECOND).await;
-    assert_eq!(orders.left(subject, "a").await, 9);
+    let other = orders.ask_in(subject, "b", Mode::Probe).await;
+    assert_eq!(other.verdicts()[0].remaining(), 10);
 
+    let again = decide(subject, &charges).await;
+
+    let left = |decision: &Decision| {
+        let verdicts = decision.verdicts();
+        (verdicts[0].remaining(), verdicts[1].remaining())
+    };
+    assert_eq!(left(&again), (9, 19));
     subject.backend().credit(early, 1);
     subject.settle().await;
+    assert_eq!(left(&decide(subject, &charges).await), (9, 19));
+}
 
-    assert_eq!(orders.left(subject, "a").await, 9);
+/// Once a replay has passed on a charge it stays, whether the id is still remembered or not, and however often it was charged since.
+pub async fn a_charge_that_was_replayed_is_not_given_back(subject: &dyn Subject) {
+    if !can_count_once(subject) {
+        return;
+    }
+    for quota in crate::every_algorithm(10, SECOND * 3_600) {
+        let orders = Orders::of("kept", quota);
+        orders.budget.take(subject, 0).await;
+        for (replays, wait, left) in [
+            (1, Duration::ZERO, 9),
+            (2, Duration::ZERO, 8),
+            (1, SECOND * 30, 7),
+            (0, SECOND * 30, 6),
+        ] {
+            let name = format!("{replays} and {wait:?}");
+            let key = orders.id(&name);
+            let charges = orders.charges(&key, Mode::Enforce);
+            let first = orders.ask(subject, &name).await;
+            for _ in 0..replays {
+                assert_eq!(orders.left(subject, &name).await, left, "{quota}");
+            }
+            subject.advance(wait).await;
+            for receipt in first.receipts(&charges) {
+                subject.backend().credit(receipt, 1);
+            }
+            subject.settle().await;
+            let probe = orders.ask_in(subject, "another", Mode::Probe).await;
+            assert_eq!(probe.verdicts()[0].remaining(), left, "{quota}: {name}");
+        }
+        let reset = subject
+            .backend()
+            .reset(orders.budget.scope, &orders.budget.key);
+        reset.await.unwrap();
+    }
+}
+
+/// A part of a charge comes back whether it was replayed or not, since the charge stays.
+pub async fn a_part_of_a_charge_comes_back_beside_replays(subject: &dyn Subject) {
+    if !can_count_once(subject) {
+        return;
+    }
+    let orders = Orders::of("part", Quota::per_day(10));
+    let key = orders.id("a");
+    let [charge, id] = orders.charges(&key, Mode::Enforce);
+    let charges = [Charge { cost: 5, ..charge }, id];
+    let first = decide(subject, &charges).await;
+    assert_eq!(decide(subject, &charges).await.verdicts()[0].remaining(), 5);
+
+    for receipt in first.receipts(&charges) {
+        subject.backend().credit(receipt, 4);
+    }
+    subject.settle().await;
+
+    assert_eq!(decide(subject, &charges).await.verdicts()[0].remaining(), 9);
 }
 
 /// On trial an id is remembered if its policy's charges pass.

@@ -102,7 +102,7 @@ pub use name::{MAX_NAME_LEN, is_name};
 pub use once::Once;
 pub use quota::Quota;
 pub use quota_error::{ParseQuotaError, QuotaError};
-pub use receipt::Receipt;
+pub use receipt::{Receipt, ReceiptId};
 pub use scope::Scope;
 pub use time::Timestamp;
 pub use verdict::{Decision, Outcome, Verdict};

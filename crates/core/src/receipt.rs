@@ -1,5 +1,9 @@
 //! Receipts: the record that is needed to undo a charge honestly.
 
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
 use crate::algorithm::Point;
 use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 
@@ -14,6 +18,10 @@ use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 /// GCRA, let *F* be the time at which the budget would have been full again after the charge: a credit returns at most *F −
 /// now* (as drain time). Other credits of this key since the charge move *F* forward, as far as they stood before it in the
 /// queue: drain time that one credit returned, no other can return. Any error of this rule is on the strict side.
+///
+/// **A charge with an idempotency key is given back whole only if no retry has passed on it**, and only within the key's life
+/// (see [`Once`](crate::Once)). Then no later retry passes on it. Otherwise retries of a request that is given back in the end
+/// would get around the budget. A part of the charge may always be given back.
 ///
 /// ```
 /// use tollgate::{Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope};
@@ -47,6 +55,45 @@ pub struct Receipt {
     cost: u64,
     at: Timestamp,
     full_at: Point,
+    id: Option<Arc<ReceiptId>>,
+}
+
+/// The idempotency key of a charge, which knows whether retries have passed on it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReceiptId {
+    scope: Scope,
+    quota: Quota,
+    key: Key,
+}
+
+impl ReceiptId {
+    /// The idempotency key that is remembered by `charge`.
+    #[must_use]
+    pub fn of(charge: &Charge<'_>) -> Self {
+        Self {
+            scope: charge.scope,
+            quota: *charge.quota,
+            key: charge.key.compact_clone(),
+        }
+    }
+
+    /// The name of its memory.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Its terms.
+    #[must_use]
+    pub fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// The identity with the idempotency key.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
 }
 
 impl Receipt {
@@ -61,6 +108,33 @@ impl Receipt {
             cost: verdict.taken(),
             at,
             full_at: verdict.full_at(),
+            id: None,
+        })
+    }
+
+    /// This receipt of a charge that was the first with this idempotency key.
+    #[must_use]
+    pub fn with_id(self, id: Arc<ReceiptId>) -> Self {
+        Self {
+            id: Some(id),
+            ..self
+        }
+    }
+
+    /// The idempotency key that a credit of `n` must [close](Self::close) first, if there is one. For backends.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn id_to_close(&self, n: u64) -> Option<&ReceiptId> {
+        self.id.as_deref().filter(|_| n >= self.cost)
+    }
+
+    /// Says by the state of the idempotency key whether the whole charge may be given back. If so, no retry passes on it from now
+    /// on. For backends.
+    #[doc(hidden)]
+    pub fn close(&self, id: &mut State, now: Timestamp) -> bool {
+        self.id.as_deref().is_none_or(|terms| {
+            let rule = terms.quota.rule();
+            rule.close(id, now.as_micros(), self.at.as_micros())
         })
     }
 
@@ -121,6 +195,7 @@ impl Receipt {
             cost: self.cost,
             at: self.at,
             full_at: self.full_at,
+            id: self.id.clone(),
         }
     }
 
@@ -167,11 +242,26 @@ impl Receipt {
 }
 
 impl Decision {
-    /// The receipts for the charges that were taken, given the `charges` that were decided.
+    /// The receipts for the charges that were taken, given the `charges` that were decided. An idempotency key has none of its
+    /// own: it goes with those of its charges.
     pub fn receipts<'a>(&'a self, charges: &'a [Charge<'a>]) -> impl Iterator<Item = Receipt> + 'a {
-        let decided = charges.iter().zip(self.verdicts()).enumerate();
-        decided.filter_map(|(position, (charge, verdict))| {
-            Receipt::of(charge, verdict, self.verdict_at(position))
-        })
+        let decided = || charges.iter().zip(self.verdicts());
+        let ids: SmallVec<[_; 1]> = decided()
+            .filter(|(charge, verdict)| charge.quota.is_once() && verdict.taken() > 0)
+            .map(|(charge, _)| (charge, Arc::new(ReceiptId::of(charge))))
+            .collect();
+        decided()
+            .enumerate()
+            .filter_map(move |(position, (charge, verdict))| {
+                if charge.quota.is_once() {
+                    return None;
+                }
+                let receipt = Receipt::of(charge, verdict, self.verdict_at(position))?;
+                let id = ids.iter().find(|(id, _)| id.is_id_of(charge));
+                Some(match id {
+                    Some((_, id)) => receipt.with_id(Arc::clone(id)),
+                    None => receipt,
+                })
+            })
     }
 }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tollgate_limiter::transport::{Ledger, Report};
@@ -258,25 +259,32 @@ impl RateLimitStatus {
 #[derive(Debug)]
 pub(crate) struct ResponseEnd {
     pub(crate) status: RateLimitStatus,
+    /// True while there is no response, and one may be a strike.
+    pub(crate) may_strike: bool,
 }
 
 impl ResponseEnd {
     #[inline]
-    pub(crate) fn of(status: RateLimitStatus) -> Self {
-        Self { status }
+    pub(crate) fn of(status: RateLimitStatus, may_strike: bool) -> Self {
+        Self { status, may_strike }
     }
 
     // A call of its own, so that the usual end, at which nothing is held, is short.
     #[cold]
     fn come(&self) {
-        self.status.ledger().end_response(self.status.response());
+        let (mut ledger, response) = (self.status.ledger(), self.status.response());
+        // A panic is the service's fault.
+        if self.may_strike && !thread::panicking() {
+            ledger.strike_abandoned(response);
+        }
+        ledger.end_response(response);
     }
 }
 
 impl Drop for ResponseEnd {
     #[inline]
     fn drop(&mut self) {
-        if self.status.holds() {
+        if self.may_strike || self.status.holds() {
             self.come();
         }
     }

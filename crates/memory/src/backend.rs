@@ -125,6 +125,21 @@ impl MemoryBackend {
         }
     }
 
+    /// Asks the idempotency key of a charge, if it had one, whether it may be given back.
+    fn may_give_back(&self, receipt: &Receipt, n: u64) -> bool {
+        let Some(id) = receipt.id_to_close(n) else {
+            return true;
+        };
+        let lookup = Lookup::new(&self.hashing, id.scope(), id.key());
+        let came_at = self.clock.now();
+        let mut shard = self.shards.lock_for(&lookup);
+        let now = shard.time(came_at, &*self.clock);
+        // Nobody knows whether a retry has passed on a charge whose key is forgotten.
+        shard
+            .find(&lookup)
+            .is_some_and(|slot| receipt.close(shard.state_mut(slot), now))
+    }
+
     pub(crate) fn with(hashing: KeyHashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
         Self {
             hashing,
@@ -198,6 +213,9 @@ impl Backend for MemoryBackend {
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
+        if !self.may_give_back(&receipt, n) {
+            return;
+        }
         let lookup = Lookup::new(&self.hashing, receipt.scope(), receipt.key());
         // No time matters to what is held.
         let came_at = (!receipt.quota().is_held()).then(|| self.clock.now());

@@ -336,8 +336,11 @@ impl Backend for RedisBackend {
                 .holder()
                 .no_longer_assumes(name, n.min(receipt.cost()));
         }
-        let (scope, key) = (receipt.scope(), receipt.key().clone());
-        self.tell(self.request(Work::Credit(receipt, n), scope, &key));
+        let name = self.names.of(receipt.scope(), receipt.key());
+        let id = receipt
+            .id_to_close(n)
+            .map(|id| self.names.of(id.scope(), id.key()));
+        self.tell(Request::credit(receipt, n, name, id));
     }
 
     fn debit(&self, receipt: &Receipt, n: u64) {

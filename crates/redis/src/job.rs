@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tollgate_core::{BackendError, Charge, Decision, FailureKind, Receipt};
+use tollgate_core::{BackendError, Charge, Decision, FailureKind};
 
 use crate::stats::Counters;
 use crate::sync::Instant;
-use crate::wire::{Outcome, Request, Work};
+use crate::wire::{Outcome, OwnedCharge, Request, Work};
 
 /// The place for credits of decisions that no caller received. A job knows it instead of the connections that carry credits.
 pub(crate) trait CreditSink: fmt::Debug + Send + Sync {
@@ -111,9 +111,7 @@ impl Job {
     }
 
     fn count_as_lost(&mut self) {
-        if let (Some(counters), Work::Credit(..) | Work::Undo(_)) =
-            (self.counters.take(), &self.request.work)
-        {
+        if let (Some(counters), Work::Credit(..)) = (self.counters.take(), &self.request.work) {
             counters.lost();
         }
     }
@@ -158,7 +156,9 @@ impl Drop for Delivery {
         else {
             return;
         };
-        for credit in credits(&decision, &request) {
+        let charges = request.work.charges().unwrap_or_default();
+        let charges: Vec<_> = charges.iter().map(OwnedCharge::borrow).collect();
+        for (_, credit) in credits(&decision, &charges, &request.names) {
             Arc::clone(&undo).credit(credit);
         }
     }
@@ -177,33 +177,25 @@ pub(crate) fn gone() -> BackendError {
     )
 }
 
-/// The credits that undo a decision.
-fn credits(decision: &Decision, request: &Request) -> Vec<Request> {
-    let Some(charges) = request.work.charges() else {
-        return Vec::new();
-    };
-    let borrowed: Vec<Charge<'_>> = charges.iter().map(|charge| charge.borrow()).collect();
-    let taken = request.names.iter().zip(decision.verdicts());
-    // A receipt for each verdict that took something, in this order.
-    let names = taken
-        .filter(|(_, verdict)| verdict.taken() > 0)
-        .map(|(name, _)| name.clone());
-    give_back(decision.receipts(&borrowed).zip(names).collect())
-}
-
-/// The requests that give back these charges of one slot. If there is an id among them, all are given back in one step, except what
-/// is held, whose releases are counted one by one.
-pub(crate) fn give_back(mut taken: Vec<(Receipt, Vec<u8>)>) -> Vec<Request> {
-    let mut requests = Vec::new();
-    if taken.iter().any(|(receipt, _)| receipt.quota().is_once()) {
-        let is_held = |(receipt, _): &(Receipt, Vec<u8>)| receipt.quota().is_held();
-        let (held, together): (Vec<_>, Vec<_>) = taken.into_iter().partition(is_held);
-        requests.push(Request::undo(together));
-        taken = held;
-    }
-    requests.extend(taken.into_iter().map(|(receipt, name)| {
+/// The credits that undo a decision about these charges with these names, each with the position of its charge.
+pub(crate) fn credits<'a>(
+    decision: &'a Decision,
+    charges: &'a [Charge<'a>],
+    names: &'a [Vec<u8>],
+) -> impl Iterator<Item = (usize, Request)> + 'a {
+    let taken = decision.verdicts().iter().zip(charges).enumerate();
+    // A receipt for each budget that was charged, in this order.
+    let positions = taken
+        .filter(|(_, (verdict, charge))| verdict.taken() > 0 && !charge.quota.is_once())
+        .map(|(position, _)| position);
+    let receipts = decision.receipts(charges);
+    positions.zip(receipts).map(|(position, receipt)| {
         let n = receipt.cost();
-        Request::credit(receipt, n, name)
-    }));
-    requests
+        let id = receipt.id_to_close(n).and_then(|id| {
+            let is_id = |charge: &Charge<'_>| charge.scope == id.scope() && charge.key == id.key();
+            names.get(charges.iter().position(is_id)?).cloned()
+        });
+        let credit = Request::credit(receipt, n, names[position].clone(), id);
+        (position, credit)
+    })
 }

@@ -10,16 +10,14 @@
 //! strike. If none is in force, every slot that denies hears it: once the request is denied, a slot whose probe says that it would
 //! deny as well is asked a second time.
 //!
-//! An id stands in the slot of its caller, and so beside the charges of its policy. It is forgotten in the step in which these are
-//! given back. An id in a slot without charges of its policy has nothing to spare, and is not asked: its request is charged.
+//! An id stands in the slot of its caller, and so beside the charges of its policy, which are given back with it. An id in a slot without charges of its policy has nothing to spare, and is not asked: its request is charged.
 
 use std::sync::Arc;
 
 use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Timestamp, Verdict};
 
 use crate::cluster::Cluster;
-use crate::job::{give_back, gone};
-use crate::name::Name;
+use crate::job::{credits, gone};
 use crate::slot;
 use crate::sync::Instant;
 use crate::wire::{OwnedCharge, Request, Work};
@@ -351,24 +349,23 @@ impl<'a> Saga<'a> {
         taken: &mut Compensation,
     ) {
         let charges: Vec<_> = part.iter().map(|&index| self.charges[index]).collect();
-        let mut receipts = decision.receipts(&charges);
+        let names: Vec<_> = (part.iter())
+            .map(|&index| self.request.names[index].clone())
+            .collect();
         for (&index, verdict) in part.iter().zip(decision.verdicts()) {
             verdicts[index] = (decision.at(), *verdict);
-            if verdict.taken() > 0
-                && let Some(receipt) = receipts.next()
-            {
-                let name = self.request.names[index].clone();
-                taken
-                    .receipts
-                    .push((self.charges[index].mode, name, receipt));
-            }
         }
+        let credits = credits(decision, &charges, &names);
+        taken
+            .credits
+            .extend(credits.map(|(position, credit)| (charges[position].mode, credit)));
     }
 }
 
 /// A compensation gives back the charges of the saga, unless they are kept.
 struct Compensation {
-    receipts: Vec<(Mode, Name, Receipt)>,
+    /// Of the whole charges.
+    credits: Vec<(Mode, Request)>,
     /// The amount that is left of each, once the surplus is on its way back.
     left: u64,
     cluster: Arc<Cluster>,
@@ -377,7 +374,7 @@ struct Compensation {
 impl Compensation {
     fn over(cluster: &Arc<Cluster>) -> Self {
         Self {
-            receipts: Vec::new(),
+            credits: Vec::new(),
             left: u64::MAX,
             cluster: Arc::clone(cluster),
         }
@@ -386,47 +383,41 @@ impl Compensation {
     /// Gives back what was taken beyond this amount, and returns when that is done.
     async fn give_back_beyond(&mut self, amount: u64) {
         self.left = amount;
-        let units = self
-            .receipts
-            .iter()
-            .filter(|(.., receipt)| !receipt.quota().is_ban());
-        let surplus = units.filter_map(|(_, name, receipt)| {
-            let n = receipt.cost().checked_sub(amount).filter(|n| *n > 0)?;
-            Some(Request::credit(receipt.copy(), n, name.clone()))
+        let surplus = self.credits.iter().filter_map(|(_, credit)| {
+            let (receipt, n) = charged(credit).filter(|(receipt, _)| !receipt.quota().is_ban())?;
+            let n = n.checked_sub(amount).filter(|n| *n > 0)?;
+            Some(Request::credit(
+                receipt.copy(),
+                n,
+                credit.names[0].clone(),
+                None,
+            ))
         });
         let _ended = self.send(surplus.collect()).await;
     }
 
     fn keep(mut self) {
-        self.receipts.clear();
+        self.credits.clear();
     }
 
     /// Gives back the enforced charges, and returns when that is done. Shadows stay: they are taken on their own.
     async fn give_back_enforced(&mut self) {
-        let (enforced, others) = std::mem::take(&mut self.receipts)
+        let (enforced, others) = std::mem::take(&mut self.credits)
             .into_iter()
-            .partition(|(mode, ..)| *mode == Mode::Enforce);
-        self.receipts = others;
+            .partition(|(mode, _)| *mode == Mode::Enforce);
+        self.credits = others;
         // A task of its own, which goes on when the caller goes away.
         let _ended = self.spawn(enforced).await;
     }
 
-    fn spawn(&self, receipts: Vec<(Mode, Name, Receipt)>) -> tokio::task::JoinHandle<()> {
-        let mut of_slots: Vec<(u16, Vec<_>)> = Vec::new();
-        let mut in_part = Vec::new();
-        for (_, name, receipt) in receipts {
-            if receipt.cost() > self.left {
-                in_part.push(Request::credit(receipt, self.left, name));
-                continue;
+    fn spawn(&self, credits: Vec<(Mode, Request)>) -> tokio::task::JoinHandle<()> {
+        let of_rest = |(_, credit): (_, Request)| match charged(&credit) {
+            Some((receipt, n)) if n > self.left => {
+                Request::credit(receipt.copy(), self.left, credit.names[0].clone(), None)
             }
-            let slot = slot::of(&name);
-            match of_slots.iter_mut().find(|(other, _)| *other == slot) {
-                Some((_, taken)) => taken.push((receipt, name)),
-                None => of_slots.push((slot, vec![(receipt, name)])),
-            }
-        }
-        let whole = of_slots.into_iter().flat_map(|(_, taken)| give_back(taken));
-        self.send(whole.chain(in_part).collect())
+            _ => credit,
+        };
+        self.send(credits.into_iter().map(of_rest).collect())
     }
 
     /// Sends credits, in a task of its own.
@@ -452,9 +443,17 @@ impl Compensation {
 
 impl Drop for Compensation {
     fn drop(&mut self) {
-        let receipts = std::mem::take(&mut self.receipts);
-        if !receipts.is_empty() {
-            let _detached = self.spawn(receipts);
+        let credits = std::mem::take(&mut self.credits);
+        if !credits.is_empty() {
+            let _detached = self.spawn(credits);
         }
+    }
+}
+
+/// The receipt and the amount of a credit.
+fn charged(credit: &Request) -> Option<(&Receipt, u64)> {
+    match &credit.work {
+        Work::Credit(receipt, n) => Some((receipt, *n)),
+        _ => None,
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The first admission of an id is remembered for the id's life. Until then a request with the id is a replay, as often as the
 //! rule lets it, and later requests are charged anew. So a constant id does not get around a budget.
+//!
+//! A charge may be given back only if no replay has passed on it, and then none passes on it afterwards. Otherwise a caller could
+//! send one request that is given back in the end, and replays of it in the meantime, without paying for any of them.
 
 use super::packed::PackedInteger;
 use super::{Budget, Decider, Passage, Point, Snapshot};
@@ -17,15 +20,33 @@ pub(crate) struct OnceRule {
 pub(super) struct SeenId {
     since: PackedInteger<7>,
     until: PackedInteger<7>,
-    /// The replays so far.
+    /// The replays so far, with [`AGAIN`] added or not; [`CLOSED`] if the charge was given back.
     used: u8,
 }
+
+/// Added to the replays of a charge if an earlier one of the same microsecond had replays: its receipt is like the other's, so that
+/// neither is given back.
+const AGAIN: u8 = 128;
+
+/// More than the replays of any rule.
+const CLOSED: u8 = 255;
 
 impl OnceRule {
     /// Says whether a request with the id is a replay of its first admission.
     pub(super) fn is_replay(&self, state: &mut SeenId, now: u64) -> bool {
         self.advance(state, now);
-        state.until.get() > 0 && state.used < self.replays
+        state.until.get() > 0 && state.replays() < self.replays
+    }
+
+    /// Says whether the charge of `at` may be given back, as no replay has passed on it. From now on none does.
+    pub(super) fn close(&self, state: &mut SeenId, now: u64, at: u64) -> bool {
+        self.advance(state, now);
+        let is_unused = matches!(state.used, 0 | CLOSED);
+        let may_close = state.until.get() > 0 && state.since.get() == at && is_unused;
+        if may_close {
+            state.used = CLOSED;
+        }
+        may_close
     }
 }
 
@@ -49,33 +70,34 @@ impl Decider for OnceRule {
 
     /// Remembers an admission.
     fn take(&self, state: &mut SeenId, now: u64, _cost: u64) {
+        let is_again = state.until.get() > 0 && state.since.get() == now && state.used != CLOSED;
         *state = SeenId {
             since: now.into(),
             until: (now + self.life_us.get()).into(),
-            used: 0,
+            used: if is_again { AGAIN } else { 0 },
         };
     }
 
     /// Does nothing: no id is charged after the fact.
     fn debit(&self, _state: &mut SeenId, _now: u64, _cost: u64) {}
 
-    /// Forgets the admission, unless a later one is remembered by now.
-    fn give_back(&self, state: &mut SeenId, _now: u64, at: u64, _full_at: Point, cost: u64) {
-        if cost > 0 && at >= state.since.get() {
-            *state = SeenId::default();
-        }
-    }
+    /// Does nothing: a credit of its charge [closes](Self::close) an id.
+    fn give_back(&self, _state: &mut SeenId, _: u64, _: u64, _: Point, _: u64) {}
 
     /// The replays that are left, and the time after which the id is forgotten.
     fn budget(&self, state: &SeenId, now: u64) -> Budget {
         Budget {
-            remaining: u64::from(self.replays.saturating_sub(state.used)),
+            remaining: u64::from(self.replays.saturating_sub(state.replays())),
             reset_after_us: state.until.get().saturating_sub(now),
         }
     }
 }
 
 impl SeenId {
+    const fn replays(&self) -> u8 {
+        self.used % AGAIN
+    }
+
     pub(super) fn count_replay(&mut self) {
         self.used = self.used.saturating_add(1);
     }
@@ -128,21 +150,43 @@ mod tests {
     }
 
     #[test]
-    fn a_credit_forgets_the_admission_that_it_gives_back_and_no_later_one() {
-        let credited = |at, cost| {
+    fn a_charge_may_be_given_back_until_a_replay_passes_and_then_none_does() {
+        let closed = |at, replays| {
             let mut state = admitted(1_000);
-            RULE.give_back(&mut state, 1_050, at, Point::ZERO, cost);
-            state.meaningless_at()
+            (0..replays).for_each(|_| state.count_replay());
+            (
+                RULE.close(&mut state, 1_050, at),
+                RULE.is_replay(&mut state, 1_050),
+            )
         };
 
-        for (at, cost, ends) in [
-            (1_000, 1, 0),
-            (1_001, 1, 0),
-            (999, 1, 1_100),
-            (1_000, 0, 1_100),
-        ] {
-            assert_eq!(credited(at, cost), ends, "{cost} of {at}");
-        }
+        assert_eq!(closed(1_000, 0), (true, false));
+        assert_eq!(closed(1_000, 1), (false, true));
+        assert_eq!(closed(1_000, 2), (false, false));
+        assert_eq!(closed(999, 0), (false, true), "an earlier charge");
+    }
+
+    #[test]
+    fn every_charge_of_an_admission_may_be_given_back_and_none_after_its_life() {
+        let mut state = admitted(1_000);
+
+        assert!(RULE.close(&mut state, 1_050, 1_000));
+        assert!(RULE.close(&mut state, 1_099, 1_000));
+        assert!(!RULE.close(&mut state, 1_100, 1_000));
+    }
+
+    #[test]
+    fn two_charges_of_one_microsecond_are_not_given_back() {
+        let mut state = admitted(1_000);
+        (0..2).for_each(|_| state.count_replay());
+        RULE.take(&mut state, 1_000, 1);
+
+        assert!(!RULE.close(&mut state, 1_050, 1_000));
+        assert!(RULE.is_replay(&mut state, 1_050));
+
+        RULE.take(&mut state, 1_051, 1);
+        assert!(RULE.is_replay(&mut state, 1_052));
+        assert!(RULE.close(&mut state, 1_053, 1_051));
     }
 
     #[test]

@@ -233,6 +233,14 @@ impl Rule {
         });
     }
 
+    /// Says whether the charge of `at` beside this id may be given back: see [`OnceRule::close`]. Beside other rules each may.
+    pub(crate) fn close(&self, state: &mut State, now: u64, at: u64) -> bool {
+        match (self, &mut state.0) {
+            (Self::Once(rule), Repr::Once(inner)) => rule.close(inner, now, at),
+            _ => true,
+        }
+    }
+
     /// The point at which a charge that may wait would be drained if it took this much less.
     pub(crate) fn earlier(&self, full_at: Point, cost: u64) -> Point {
         match self {

@@ -6,6 +6,7 @@
 //! * within the life of that charge the next requests pass uncharged, as often as the replays say, and none of them is denied;
 //! * a request is charged again only after the replays, counting each request without an answer once, or not at all, or after the
 //!   life, or after the charge was given back;
+//! * no replay passes on a charge that was given back, and one on which a replay passed is not given back;
 //! * each decision tells the replays that are left, and the end of the id's life, also one that denies the request;
 //! * the [budget](budgets) was charged as the decisions told, and not otherwise;
 //! * the limiter let through what the backend admitted, and nothing else.
@@ -191,6 +192,7 @@ impl Course {
             let is_within_life =
                 matches!(memory, Memory::Charged(charged) if now.at_us < charged.until_us);
             memory = memory.until(now.at_us, unheard, returned);
+            let is_given_back = memory.may_be_returned();
             match memory {
                 Memory::Unknown => findings.in_doubt += 1,
                 _ => findings.strict += 1,
@@ -211,7 +213,6 @@ impl Course {
                 (true, 0) => findings.replayed += 1,
                 (true, _) => {
                     findings.charged += 1;
-                    let is_given_back = returned != Return::No;
                     findings.after_returned += u64::from(is_within_life && is_given_back);
                     findings.charged_again += u64::from(is_within_life && !is_given_back);
                 }
@@ -235,12 +236,13 @@ impl Course {
         // done.
         let credits = || credits.iter().filter(|credit| credit.at_us == since_us);
         let is_over = |credit: &Credit| credit.returned_by.is_some_and(|by| by < now);
-        if credits().all(is_over) {
-            return Return::Surely;
-        }
-        match credits().any(|credit| credit.from <= now && credit.to >= last) {
-            true => Return::Perhaps,
-            false => Return::No,
+        let is_under_way = |credit: &Credit| credit.from <= now && credit.to >= last;
+        match credits().next() {
+            // Replays have passed on each.
+            None => Return::No,
+            Some(_) if credits().all(is_over) => Return::Surely,
+            Some(_) if credits().any(is_under_way) => Return::Perhaps,
+            Some(_) => Return::No,
         }
     }
 }

@@ -95,8 +95,7 @@ impl Client {
                 ..heard
             };
             say(&Line::Order(number, returned))?;
-            // The id first: a replay must not pass by a charge that was given back.
-            for receipt in answer.receipts.into_iter().rev() {
+            for receipt in answer.receipts {
                 let n = receipt.cost();
                 self.entrance.backend().credit(receipt, n);
             }

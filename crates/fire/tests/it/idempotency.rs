@@ -38,8 +38,10 @@ enum Defect {
     TakesSilently,
     /// A charge takes nothing, and says that it did.
     TakesNothing,
-    /// An id whose charge was given back stays remembered.
+    /// An id whose charge was given back is replayed all the same.
     Kept,
+    /// A charge comes back although a replay has passed on it.
+    ReturnsReplayed,
     /// A charge that is given back comes back twice.
     ReturnsTwice,
     /// A request that was denied is remembered.
@@ -49,7 +51,7 @@ enum Defect {
 }
 
 impl Defect {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Forgets,
         Self::ForgetsSometimes,
         Self::ForEver,
@@ -60,6 +62,7 @@ impl Defect {
         Self::TakesSilently,
         Self::TakesNothing,
         Self::Kept,
+        Self::ReturnsReplayed,
         Self::ReturnsTwice,
         Self::RemembersDenials,
     ];
@@ -90,7 +93,7 @@ struct Story {
     budgets: BTreeMap<u32, State>,
     memories: BTreeMap<OrderName, State>,
     history: History,
-    /// The charges whose answers come too late, and the times at which they are given back.
+    /// The charges that are given back, or whose answers come too late, and the times at which they come back.
     late: Vec<(u64, OrderName, Vec<Receipt>)>,
     now_us: u64,
 }
@@ -140,11 +143,12 @@ impl Story {
                 continue;
             }
             let is_returned = !receipts.is_empty() && self.rng.u8(0..6) == 0;
-            let returned_us = is_returned.then_some(self.now_us + 2);
+            // At once, or after replays.
+            let after_us = self.rng.u64(0..60_000) * u64::from(self.rng.bool());
+            let returned_us = is_returned.then_some(self.now_us + 2 + after_us);
             self.note(name, Outcome::of(&Ok(decision)), returned_us);
-            if is_returned {
-                self.now_us += 5;
-                self.give_back(name, &receipts);
+            if let Some(us) = returned_us {
+                self.late.push((us, name, receipts));
             }
         }
         self.history
@@ -194,30 +198,40 @@ impl Story {
         (decision, receipts)
     }
 
-    /// Gives back the charges whose answers have come by now.
+    /// Gives back the charges that are due by now.
     fn undo_late(&mut self) {
         let now_us = self.now_us;
         let late = std::mem::take(&mut self.late);
         let (due, later) = late.into_iter().partition(|(us, ..)| *us <= now_us);
         self.late = later;
-        let due: Vec<_> = due;
-        for (_, name, receipts) in due {
+        let mut due: Vec<_> = due;
+        due.sort_by_key(|(us, ..)| *us);
+        for (us, name, receipts) in due {
+            self.now_us = us;
             if self.defect == Defect::LateReturnsTwice {
                 self.give_back(name, &receipts);
             }
             self.give_back(name, &receipts);
         }
+        self.now_us = now_us;
     }
 
     fn give_back(&mut self, name: OrderName, receipts: &[Receipt]) {
         let now = Timestamp::from_micros(self.now_us);
-        let [charge, id] = receipts else {
+        let [charge] = receipts else {
             return;
         };
-        if let Some(memory) = self.memories.get_mut(&self.defect.key(name))
-            && self.defect != Defect::Kept
-        {
-            id.credit_to(memory, now, 1);
+        let memory = self.memories.get_mut(&self.defect.key(name));
+        let may_come_back = match self.defect {
+            Defect::Kept => true,
+            Defect::ReturnsReplayed => {
+                let _closed = memory.is_some_and(|memory| charge.close(memory, now));
+                true
+            }
+            _ => memory.is_some_and(|memory| charge.close(memory, now)),
+        };
+        if !may_come_back {
+            return;
         }
         if let Some(budget) = self.budgets.get_mut(&name.caller) {
             let times = if self.defect == Defect::ReturnsTwice {

@@ -31,6 +31,14 @@ pub(super) struct Completion {
 }
 
 impl Completion {
+    /// The service failed, so that there is no response.
+    pub(super) fn fail(work: &mut Option<Self>) {
+        if let Some(Self { end, .. }) = work {
+            end.may_strike = false;
+        }
+        *work = None;
+    }
+
     // The work is taken over only where it goes on: nearly always it is done here, and dropped where it lies.
     #[inline]
     pub(super) fn complete<R: ResponseBody>(work: &mut Option<Self>, response: &mut Response<R>) {
@@ -43,6 +51,7 @@ impl Completion {
         else {
             return;
         };
+        end.may_strike = false;
         let status = &end.status;
         let is_by_bytes = *settles && status.settle_by_response(&ResponseView::of(response));
         if *writes
@@ -116,7 +125,11 @@ impl Passage {
 
     /// Puts the handle into a request whose response is not looked at, and under whose policies nothing is held.
     pub fn enter<B>(self, request: &mut Request<B>) {
-        drop(self.into_completion(request));
+        let nothing_follows = Self {
+            settles: false,
+            ..self
+        };
+        drop(nothing_follows.into_completion(request));
     }
 
     /// Puts the handle into the request. Returns the work that is left for its response.
@@ -132,7 +145,7 @@ impl Passage {
         let connects = request.method() == Method::CONNECT;
         if !carries {
             return Some(Completion {
-                end: ResponseEnd::of(status),
+                end: ResponseEnd::of(status, settles),
                 writes,
                 settles,
                 connects,
@@ -140,7 +153,7 @@ impl Passage {
         }
         // Also if nothing is known yet that is left to do: a limit further in may hold something.
         let completion = Completion {
-            end: ResponseEnd::of(status.clone()),
+            end: ResponseEnd::of(status.clone(), settles),
             writes,
             settles,
             connects,

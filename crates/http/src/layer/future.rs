@@ -20,8 +20,9 @@ use crate::settings::Config;
 pin_project! {
     /// The response of a [`RateLimitService`](super::RateLimitService).
     ///
-    /// Dropping it spends nothing: a decision that was not sent to the backend is withdrawn, and one that was sent is credited
-    /// when it arrives.
+    /// Dropping it before the inner service is called spends nothing: a decision that was not sent to the backend is withdrawn, and one
+    /// that was sent is credited when it arrives. Later the charge stays, and counts as a strike where the policy has
+    /// [`strike_if`](tollgate_limiter::Policy::strike_if).
     ///
     /// A service that wraps a `RateLimitService` has this future:
     ///
@@ -161,7 +162,7 @@ where
     // Matched where it lies: responses are large.
     match &mut polled {
         Poll::Ready(Ok(response)) => Completion::complete(completion, response),
-        Poll::Ready(Err(_)) => *completion = None,
+        Poll::Ready(Err(_)) => Completion::fail(completion),
         Poll::Pending => {}
     }
     polled

@@ -72,7 +72,7 @@ impl Places {
 
 fn outermost(ledger: Ledger) -> (RateLimitStatus, ResponseEnd) {
     let status = RateLimitStatus::outermost(&Arc::new(Config), false, ledger);
-    let end = ResponseEnd::of(status.clone());
+    let end = ResponseEnd::of(status.clone(), false);
     (status, end)
 }
 
@@ -111,7 +111,7 @@ fn each_layer_gives_back_its_own_once_whichever_response_ends_first() {
         let (status, end) = outermost(places.hold());
         let config = Arc::new(Config);
         let inner = status.further_in(&config, false, places.hold());
-        let inner_end = ResponseEnd::of(inner);
+        let inner_end = ResponseEnd::of(inner, false);
 
         let ends = [inner_end, end].map(|end| {
             let places = places.clone();

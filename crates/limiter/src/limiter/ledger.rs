@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Receipt, Timestamp, Verdict};
+use tollgate_core::{Decision, Receipt, ReceiptId, Timestamp, Verdict};
 
 use super::event::Transport;
 use super::plan::{Entries, Payer};
@@ -54,8 +54,8 @@ struct Payment {
     is_local: bool,
     /// True if the response is over for which it was charged.
     is_over: bool,
-    /// The receipt of the request's id, if this was its first admission.
-    id: Option<Box<Receipt>>,
+    /// The request's id, if this was its first admission.
+    id: Option<Arc<ReceiptId>>,
 }
 
 /// The verdicts by themselves, for a request of which nothing is remembered.
@@ -122,13 +122,22 @@ impl Payment {
         }
     }
 
+    /// The receipt of a charge, with the id that must not be replayed once it is given back.
+    fn receipt(&self, verdict: &PolicyVerdict) -> Option<Receipt> {
+        let receipt = verdict.receipt(&self.key)?;
+        Some(match &self.id {
+            Some(id) if !verdict.is_held() => receipt.with_id(Arc::clone(id)),
+            _ => receipt,
+        })
+    }
+
     /// Gives back what the verdict says is held.
     fn release(&self, verdict: &mut PolicyVerdict, transport: Transport) {
         if !verdict.is_held() {
             return;
         }
         let taken = verdict.verdict().taken();
-        if let Some(receipt) = verdict.receipt(&self.key) {
+        if let Some(receipt) = self.receipt(verdict) {
             self.settlement.release(receipt, taken, self.is_local);
             verdict.correct_to(0);
             self.settlement.released(verdict, &self.key, transport);
@@ -137,19 +146,13 @@ impl Payment {
 
     fn correct(&mut self, verdict: &mut PolicyVerdict, cost: u64, transport: Transport) {
         let taken = verdict.verdict().taken();
-        let Some(receipt) = verdict.receipt(&self.key) else {
+        let Some(receipt) = self.receipt(verdict) else {
             return;
         };
         if self.raised && cost < taken {
             return;
         }
         self.raised |= cost > taken;
-        // Before the units come back: no replay may pass on a charge that is given back.
-        if cost == 0
-            && let Some(id) = self.id.take()
-        {
-            self.settlement.give_back(*id, 1);
-        }
         if cost < taken {
             self.settlement.give_back(receipt, taken - cost);
         } else if cost > taken {
@@ -201,13 +204,12 @@ impl Ledger {
             .collect();
         if decision.verdicts().len() > verdicts.len() && !is_local {
             // The ids stand behind the quotas.
-            let mut ids = (verdicts.len()..).zip(&decision.verdicts()[verdicts.len()..]);
+            let mut ids = decision.verdicts()[verdicts.len()..].iter();
             for (payment, payer) in payments.iter_mut().zip(entries.iter()) {
                 if let Some(charge) = payer.id()
-                    && let Some((position, verdict)) = ids.next()
+                    && ids.next().is_some_and(|verdict| verdict.taken() > 0)
                 {
-                    let at = decision.verdict_at(position);
-                    payment.id = Receipt::of(&charge, verdict, at).map(Box::new);
+                    payment.id = Some(Arc::new(ReceiptId::of(&charge)));
                 }
             }
         }
@@ -263,12 +265,10 @@ impl Ledger {
             if payment.is_local {
                 payment.release(verdict, transport);
             } else {
-                receipts.extend(verdict.receipt(&payment.key));
+                receipts.extend(payment.receipt(verdict));
             }
         });
         self.holds = false;
-        let ids = self.payments.iter_mut().filter_map(|one| one.id.take());
-        receipts.extend(ids.map(|id| *id));
         receipts
     }
 
@@ -402,6 +402,17 @@ impl Ledger {
             },
         );
         depends_on_body
+    }
+
+    /// Adds the strikes of a response that will not be: its caller went away before it could be judged.
+    pub fn strike_abandoned(&mut self, response: u32) {
+        let payments = self.payments.iter().filter(|_| !self.is_refused);
+        for payment in payments {
+            if let Some(Outcome::Strike(rule)) = payment.outcome_of(response) {
+                let settlement = &payment.settlement;
+                settlement.strike(rule.ban(), &payment.key, payment.is_local);
+            }
+        }
     }
 
     /// Corrects the charges for a response by the bytes of its body.

@@ -68,6 +68,10 @@ impl Policy {
     /// Makes a response a strike of the policy's [ban](Self::ban), as a denial is: a failed login, a path that only a scanner asks
     /// for. The strike counts once the response exists, so that the requests in flight still pass.
     ///
+    /// A request whose caller goes away before its response is a strike as well. Otherwise a caller that hangs up early would guess
+    /// without end wherever a failure takes longer than a success. So name the routes whose callers wait for the answer, as those of
+    /// a login do.
+    ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Ban, Policy, Quota};

@@ -70,6 +70,11 @@ pub(crate) struct StrikeRule {
 }
 
 impl StrikeRule {
+    /// The ban that counts the strikes.
+    pub(crate) fn ban(&self) -> &Arc<Label> {
+        &self.ban
+    }
+
     /// The ban that counts this response as a strike.
     pub(crate) fn struck(&self, response: &ResponseView<'_>) -> Option<&Arc<Label>> {
         (self.strikes)(response).then_some(&self.ban)

@@ -116,14 +116,11 @@ impl World {
                 Some(decision)
             }
             Work::Credit(receipt, n) => {
-                let state = self.model.get_mut(&request.names[0]);
-                receipt.credit_to(state.unwrap(), now, *n);
-                None
-            }
-            Work::Undo(receipts) => {
-                for (receipt, name) in receipts.iter().zip(&request.names) {
-                    let state = self.model.get_mut(name);
-                    receipt.credit_to(state.unwrap(), now, receipt.cost());
+                let id = request.names.get(1);
+                let id = id.map(|name| self.model.get_mut(name).unwrap());
+                if id.is_none_or(|id| receipt.close(id, now)) {
+                    let state = self.model.get_mut(&request.names[0]);
+                    receipt.credit_to(state.unwrap(), now, *n);
                 }
                 None
             }

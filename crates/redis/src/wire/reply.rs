@@ -321,20 +321,16 @@ fn one(
                 }
             } else {
                 in_window(receipt.scope().unit())?;
-                receipt.credit_to(state, now, *n);
+                let mut may_give_back = true;
+                if let Some(id) = keys.get(1) {
+                    let id = slots[usize::from(*id)].open(Unit::Once)?;
+                    may_give_back = receipt.close(id, now);
+                }
+                if may_give_back {
+                    let state = slots[usize::from(keys[0])].open(receipt.scope().unit())?;
+                    receipt.credit_to(state, now, *n);
+                }
             }
-            Ok(None)
-        }
-        Work::Undo(receipts) => {
-            // Each by itself, as the script does: a foreign value keeps no other charge from being given back.
-            let undone = keys.iter().zip(receipts).map(|(key, receipt)| {
-                let state = slots[usize::from(*key)].open(receipt.scope().unit())?;
-                in_window(receipt.scope().unit())?;
-                receipt.credit_to(state, now, receipt.cost());
-                Ok(())
-            });
-            let undone: SmallVec<[Result<(), BackendError>; 2]> = undone.collect();
-            undone.into_iter().collect::<Result<(), _>>()?;
             Ok(None)
         }
         Work::Debit(receipt, n) => {

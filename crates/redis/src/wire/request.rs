@@ -50,8 +50,6 @@ pub(crate) enum Work {
     /// A decision about as much as there is, and at least this much.
     Grant(SmallVec<[OwnedCharge; 2]>, u64),
     Credit(Receipt, u64),
-    /// Credits the whole of several charges, in one step: see [`Request::undo`].
-    Undo(SmallVec<[Receipt; 2]>),
     Debit(Receipt, u64),
     Reset(Scope),
     /// The units that all calls of earlier generations hold: see `lua/held.lua`. They are known when the call leaves.
@@ -67,9 +65,7 @@ impl Work {
     pub(crate) fn charges(&self) -> Option<&[OwnedCharge]> {
         match self {
             Self::Decide(charges) | Self::Grant(charges, _) => Some(charges),
-            Self::Credit(..) | Self::Undo(_) | Self::Debit(..) | Self::Reset(_) | Self::Tell(_) => {
-                None
-            }
+            Self::Credit(..) | Self::Debit(..) | Self::Reset(_) | Self::Tell(_) => None,
         }
     }
 }
@@ -132,23 +128,12 @@ impl Request {
         }
     }
 
-    /// A request that gives back at most `n` of a charge.
-    pub(crate) fn credit(receipt: Receipt, n: u64, name: Name) -> Self {
+    /// A request that gives back at most `n` of a charge. If an id [must be closed](Receipt::id_to_close) first, its name stands
+    /// behind that of the charge.
+    pub(crate) fn credit(receipt: Receipt, n: u64, name: Name, id: Option<Name>) -> Self {
         Self {
             work: Work::Credit(receipt, n),
-            names: [name].into_iter().collect(),
-            owed: None,
-            known: None,
-        }
-    }
-
-    /// A request that gives back several charges of one call. An id among them is forgotten in the step in which the units come
-    /// back: a retry in between would pass uncharged.
-    pub(crate) fn undo(charges: impl IntoIterator<Item = (Receipt, Name)>) -> Self {
-        let (receipts, names) = charges.into_iter().unzip();
-        Self {
-            work: Work::Undo(receipts),
-            names,
+            names: [name].into_iter().chain(id).collect(),
             owed: None,
             known: None,
         }
@@ -172,7 +157,6 @@ impl Request {
                 receipt.scope().unit() == Unit::Held
             }
             Work::Reset(scope) => scope.unit() == Unit::Held,
-            Work::Undo(_) => false,
             Work::Tell(_) => true,
         }
     }
@@ -261,10 +245,10 @@ impl Request {
             Work::Grant(charges, _) => (charges.iter())
                 .map(|charge| 2 * settled(charge.scope.unit()))
                 .sum(),
-            Work::Credit(receipt, _) => given_back(receipt.scope().unit()),
-            Work::Undo(receipts) => (receipts.iter())
-                .map(|receipt| given_back(receipt.scope().unit()))
-                .sum(),
+            Work::Credit(receipt, n) => {
+                let id = receipt.id_to_close(*n).map_or(0, |_| settled(Unit::Once));
+                given_back(receipt.scope().unit()) + id
+            }
             Work::Debit(receipt, _) => settled(receipt.scope().unit()),
             Work::Reset(scope) => settled(scope.unit()),
             Work::Tell(_) => settled(Unit::Held),
@@ -319,7 +303,7 @@ impl Request {
         match &self.work {
             Work::Decide(charges) | Work::Grant(charges, _) => !charges.is_empty(),
             Work::Credit(..) => self.concerns_a_holder(),
-            Work::Undo(_) | Work::Debit(..) | Work::Reset(_) | Work::Tell(_) => false,
+            Work::Debit(..) | Work::Reset(_) | Work::Tell(_) => false,
         }
     }
 
@@ -354,18 +338,20 @@ impl Request {
             Work::Credit(receipt, n) => {
                 let mut behind = Words::new();
                 put_receipt(&mut behind, receipt);
-                settle(CREDIT, receipt, (*n).min(receipt.cost()), behind, calendars)
-            }
-            Work::Undo(receipts) => {
-                let width = u8::try_from(receipts.len()).unwrap_or(u8::MAX);
-                let (mut shape, mut behind): (Words, _) = (smallvec![CREDIT, width], Words::new());
-                for receipt in receipts {
-                    put_settled(&mut shape, receipt, receipt.cost(), calendars);
-                    put_receipt(&mut behind, receipt);
-                }
+                let n = (*n).min(receipt.cost());
+                let Some(id) = receipt.id_to_close(n) else {
+                    return settle(CREDIT, receipt, n, behind, calendars);
+                };
+                // The id first, since it says whether the charge comes back.
+                let mut shape: Words = smallvec![CREDIT, 2];
+                put_charge(&mut shape, PROBE, 1, id.quota(), calendars);
+                shape.extend_from_slice(&[0; CONCERNED]);
+                put_settled(&mut shape, receipt, n, calendars);
+                let receipt = behind.clone();
+                behind.extend(receipt);
                 Wording {
                     shape,
-                    names: (0..receipts.len()).collect(),
+                    names: SmallVec::from_slice(&[1, 0]),
                     behind,
                 }
             }

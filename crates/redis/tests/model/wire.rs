@@ -36,14 +36,13 @@ impl OwnedCharge {
 pub(crate) enum Work {
     Decide(SmallVec<[OwnedCharge; 2]>),
     Credit(Receipt, u64),
-    Undo(SmallVec<[Receipt; 2]>),
 }
 
 impl Work {
     pub(crate) fn charges(&self) -> Option<&[OwnedCharge]> {
         match self {
             Self::Decide(charges) => Some(charges),
-            Self::Credit(..) | Self::Undo(_) => None,
+            Self::Credit(..) => None,
         }
     }
 }
@@ -95,18 +94,10 @@ impl Request {
         }
     }
 
-    pub(crate) fn credit(receipt: Receipt, n: u64, name: Vec<u8>) -> Self {
+    pub(crate) fn credit(receipt: Receipt, n: u64, name: Vec<u8>, id: Option<Vec<u8>>) -> Self {
         Self {
             work: Work::Credit(receipt, n),
-            names: [name].into_iter().collect(),
-        }
-    }
-
-    pub(crate) fn undo(charges: impl IntoIterator<Item = (Receipt, Vec<u8>)>) -> Self {
-        let (receipts, names) = charges.into_iter().unzip();
-        Self {
-            work: Work::Undo(receipts),
-            names,
+            names: [name].into_iter().chain(id).collect(),
         }
     }
 
@@ -122,7 +113,7 @@ impl Request {
         match &self.work {
             Work::Decide(charges) if charges.is_empty() => NOTHING,
             Work::Decide(_) => DECIDE,
-            Work::Credit(..) | Work::Undo(_) => CREDIT,
+            Work::Credit(..) => CREDIT,
         }
     }
 }
@@ -190,7 +181,7 @@ pub(crate) fn replay<'a>(
 ) -> Result<Vec<(usize, Outcome)>, BackendError> {
     let outcome = |position| match &request(position).work {
         Work::Decide(charges) => Ok(Some(decided(charges))),
-        Work::Credit(..) | Work::Undo(_) => Ok(None),
+        Work::Credit(..) => Ok(None),
     };
     let positions = 0..reply.0;
     Ok(positions

@@ -102,18 +102,42 @@ impl Defect for IdOfAnotherPolicy {
     }
 }
 
-/// A credit of an id forgets it, whichever admission the credit is for.
+/// A charge comes back although replays have passed on it.
 #[derive(Debug)]
-struct LateCreditForgets;
+struct ReplayedAndGivenBack;
 
-impl Defect for LateCreditForgets {
+impl Defect for ReplayedAndGivenBack {
     fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
-        if receipt.quota().is_once() {
-            let _forgotten = sound.backend.reset(receipt.scope(), receipt.key());
-        } else {
-            sound.backend.credit(receipt, n);
-        }
+        sound.change(Unit::Once, |state| {
+            if let Snapshot::Once { replays, .. } = state {
+                *replays = 0;
+            }
+        });
+        sound.backend.credit(receipt, n);
     }
+}
+
+/// A charge that came back is replayed as if it had not.
+#[derive(Debug)]
+struct GivenBackAndReplayed;
+
+impl Defect for GivenBackAndReplayed {
+    fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
+        sound.backend.credit(receipt, n);
+        sound.change(Unit::Once, |state| {
+            if let Snapshot::Once { replays, .. } = state {
+                *replays = 0;
+            }
+        });
+    }
+}
+
+/// A charge with an id never comes back, not even in part.
+#[derive(Debug)]
+struct NothingComesBack;
+
+impl Defect for NothingComesBack {
+    fn credit(&self, _: &Sound, _: Receipt, _: u64) {}
 }
 
 #[tokio::test]
@@ -126,6 +150,9 @@ async fn each_defect_of_an_id_fails_the_rule_that_it_breaks() {
         DenialRemembered => once::an_admission_is_remembered_and_a_denial_is_not,
         SparesOtherBudgets => once::an_id_spares_the_budgets_of_its_own_policy_alone,
         IdOfAnotherPolicy::default() => once::an_id_is_remembered_for_its_own_policy_and_caller,
-        LateCreditForgets => once::a_credit_of_an_id_forgets_it,
+        ReplayedAndGivenBack => once::a_charge_that_was_replayed_is_not_given_back,
+        GivenBackAndReplayed => once::a_charge_that_is_given_back_is_replayed_by_none,
+        NothingComesBack => once::a_charge_that_is_given_back_is_replayed_by_none,
+        NothingComesBack => once::a_part_of_a_charge_comes_back_beside_replays,
     }
 }

@@ -75,9 +75,15 @@ impl Backend for Naive {
     }
 
     fn credit(&self, receipt: Receipt, n: u64) {
-        let name = (receipt.scope(), receipt.key().clone());
-        if let Some(state) = self.budgets().get_mut(&name) {
-            receipt.credit_to(state, self.clock.now(), n);
+        let (now, mut budgets) = (self.clock.now(), self.budgets());
+        if let Some(id) = receipt.id_to_close(n) {
+            let id = budgets.get_mut(&(id.scope(), id.key().clone()));
+            if !id.is_some_and(|id| receipt.close(id, now)) {
+                return;
+            }
+        }
+        if let Some(state) = budgets.get_mut(&(receipt.scope(), receipt.key().clone())) {
+            receipt.credit_to(state, now, n);
         }
     }
 

@@ -1,7 +1,9 @@
 //! The budgets of requests with ids: a charge is taken from them once, and a replay takes nothing.
 
+use std::collections::BTreeMap;
+
 use crate::attempt::{
-    AskedCharge, Asker, Attempt, Budget, DecisionRecord, Door, Manner, Outcome, Verb,
+    AskedCharge, Asker, Attempt, Budget, DecisionRecord, Door, Manner, Outcome, Verb, VerdictRecord,
 };
 use crate::checker::course::{Courses, Hindrances};
 use crate::checker::credit::Credit;
@@ -23,6 +25,11 @@ pub(super) struct Budgets(Courses);
 
 impl Budgets {
     pub(super) fn of(history: &History, timelines: &Timelines<'_>) -> Self {
+        let mut of_ids: BTreeMap<OrderName, Vec<&Order>> = BTreeMap::new();
+        for order in &history.orders {
+            of_ids.entry(order.name).or_default().push(order);
+        }
+        let attempts = |order: &Order| attempts(order, &of_ids[&order.name]);
         let plain = History {
             quotas: vec![Identified::QUOTA],
             attempts: history.orders.iter().flat_map(attempts).collect(),
@@ -55,8 +62,23 @@ impl Budgets {
     }
 }
 
-/// A request and the credit of its charge, as if there were no ids.
-fn attempts(order: &Order) -> Vec<Attempt> {
+/// Says whether this request was a replay of a charge, as its answer tells. Nobody knows of a request without an answer.
+fn replays(other: &Order, charge: &[VerdictRecord]) -> Option<bool> {
+    let until_us = |id: &VerdictRecord| id.at_us + id.reset_after_us;
+    match (&other.outcome, charge) {
+        (Outcome::Decided(decided), [_, charged]) => match decided.verdicts.as_slice() {
+            [quota, id] if decided.admitted && quota.taken == 0 => {
+                Some(until_us(id) == until_us(charged))
+            }
+            _ => Some(false),
+        },
+        (Outcome::Failed(_), _) => Some(false),
+        _ => None,
+    }
+}
+
+/// A request and the credit of its charge, as if there were no ids: with these others of its id.
+fn attempts(order: &Order, others: &[&Order]) -> Vec<Attempt> {
     let budget = budget_of(order.name);
     let outcome = match &order.outcome {
         Outcome::Decided(decided) => Outcome::Decided(DecisionRecord {
@@ -92,9 +114,28 @@ fn attempts(order: &Order) -> Vec<Attempt> {
         order.heard_us,
         outcome,
     );
-    let credit = order.returned_us.zip(said).map(|(returned_us, said)| {
+    let charge = match &order.outcome {
+        Outcome::Decided(decided) => decided.verdicts.as_slice(),
+        _ => &[],
+    };
+    let others = others.iter().map(|other| replays(other, charge));
+    let others: Vec<_> = others.collect();
+    let returned = order.returned_us.zip(said);
+    let credit = returned.and_then(|(returned_us, said)| {
+        let told = match &others {
+            // A charge that was replayed stays.
+            others if others.contains(&Some(true)) => return None,
+            others if others.contains(&None) => Outcome::Unknown(Outcome::CLOSED.to_owned()),
+            _ => Outcome::Told,
+        };
         let credit = Verb::Credit(budget, said, said.taken);
-        Attempt::plain(asker, credit, returned_us, returned_us, Outcome::Told)
+        Some(Attempt::plain(
+            asker,
+            credit,
+            returned_us,
+            returned_us,
+            told,
+        ))
     });
     [question].into_iter().chain(credit).collect()
 }

@@ -21,12 +21,12 @@ pub(super) struct Charged {
     most: u64,
     /// True if an answer told of the charge. A charge that no caller heard of is given back when its answer comes after all.
     is_heard: bool,
-    /// True if it may have been given back by now.
-    may_be_gone: bool,
+    /// Says whether it was given back by now. Then no replay passes on it, and it tells of no replay that is left.
+    returned: Return,
 }
 
 /// The event between two requests that gives back the charge of an id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Return {
     No,
     Perhaps,
@@ -55,16 +55,21 @@ impl Memory {
         };
         match self {
             Self::Charged(charged) if at_us >= charged.until_us => gone,
-            Self::Charged(_) if returned == Return::Surely => gone,
             Self::Charged(charged) => {
-                let may_be_gone =
-                    charged.may_be_gone || returned == Return::Perhaps || !charged.is_heard;
-                match (may_be_gone, unheard) {
-                    (true, 1..) => Self::Unknown,
-                    _ => Self::Charged(Charged {
-                        may_be_gone,
+                // A charge that was replayed is not given back.
+                let returned = match charged.least {
+                    0 if charged.most + unheard > 0 => returned.min(Return::Perhaps),
+                    0 if charged.is_heard => returned,
+                    0 => returned.max(Return::Perhaps),
+                    _ => Return::No,
+                };
+                let returned = charged.returned.max(returned);
+                match (returned, unheard) {
+                    (Return::No, _) | (_, 0) => Self::Charged(Charged {
+                        returned,
                         ..charged
                     }),
+                    _ => Self::Unknown,
                 }
             }
             Self::Nothing => gone,
@@ -92,7 +97,7 @@ impl Memory {
                 least: 0,
                 most: 0,
                 is_heard: true,
-                may_be_gone: false,
+                returned: Return::No,
             }));
         }
         let told = told(at_us, id)?;
@@ -104,6 +109,9 @@ impl Memory {
         let Some((used, until_us)) = told else {
             return Err("passed uncharged, and nothing is remembered".to_owned());
         };
+        if self.is_returned() {
+            return Err("passed uncharged after its charge was given back".to_owned());
+        }
         // This replay counts already.
         let Some(before) = used.checked_sub(1) else {
             return Err("passed uncharged as its replay number 0".to_owned());
@@ -112,13 +120,22 @@ impl Memory {
         Ok(self.with(told))
     }
 
+    /// Says whether the charge that is remembered may have been given back.
+    pub(super) fn may_be_returned(self) -> bool {
+        matches!(self, Self::Charged(charged) if charged.returned != Return::No)
+    }
+
+    fn is_returned(self) -> bool {
+        matches!(self, Self::Charged(charged) if charged.returned == Return::Surely)
+    }
+
     /// Says whether a request is not a replay.
     fn lets_charge(self, what: &str, unheard: u64) -> Result<(), String> {
         match self {
             Self::Charged(Charged {
                 least,
                 most,
-                may_be_gone: false,
+                returned: Return::No,
                 ..
             }) if most + unheard < Identified::REPLAYS => {
                 Err(format!("{what} after {least} to {most} replays"))
@@ -142,14 +159,15 @@ impl Memory {
         match told {
             Some((used, until_us)) if until_us == charged.until_us => {
                 let possible = charged.least..=charged.most + unheard;
-                match possible.contains(&used) {
+                let may_be_closed = charged.returned != Return::No && used == Identified::REPLAYS;
+                match !self.is_returned() && possible.contains(&used) || may_be_closed {
                     true => Ok(()),
                     false => Err(format!("replayed {used} times, and it was {possible:?}")),
                 }
             }
             Some(_) if may_be_another => Ok(()),
             Some(_) => Err(format!("the life of its id ends at {}", charged.until_us)),
-            None if charged.may_be_gone || may_be_another => Ok(()),
+            None if may_be_another => Ok(()),
             None => Err("an id is forgotten before its end".to_owned()),
         }
     }
@@ -168,7 +186,7 @@ impl Memory {
             least: used,
             most: used,
             is_heard,
-            may_be_gone: false,
+            returned: Return::No,
         })
     }
 }

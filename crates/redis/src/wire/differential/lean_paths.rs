@@ -347,6 +347,11 @@ fn the_usual_calls_with_ids_and_for_as_much_as_there_is_take_their_paths() {
             world.prepare(&[const { None }; 4]);
             // New, replays, and one more that is charged or denied.
             for _ in 0..4 {
+                // An id of this microsecond takes the general path.
+                redis::cmd("INCR")
+                    .arg("clock")
+                    .exec(&mut world.redis)
+                    .unwrap();
                 let with_id = |&(caller, id): &(usize, usize)| {
                     WithId::usual(*quota, terms()[1], caller, id).request()
                 };

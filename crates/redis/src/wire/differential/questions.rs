@@ -608,18 +608,12 @@ impl Questions {
             let receipt = self.receipts[index].copy();
             let names = SmallVec::from_iter([name(receipt.scope(), receipt.key())]);
             let n = self.random.of(&[1, 2, receipt.cost(), 1 << 50]);
-            if self.calls == Calls::Once && self.flips(2) {
-                return self.undo();
+            let verb = self.random.below(8);
+            if is_settled && !self.flips(40) || verb < 4 {
+                self.receipts.swap_remove(index);
+                return credit(receipt, n);
             }
-            let work = match self.random.below(8) {
-                _ if is_settled && !self.flips(40) => {
-                    self.receipts.swap_remove(index);
-                    Work::Credit(receipt, n)
-                }
-                0..4 => {
-                    self.receipts.swap_remove(index);
-                    Work::Credit(receipt, n)
-                }
+            let work = match verb {
                 4..7 => Work::Debit(receipt, n),
                 _ => Work::Reset(receipt.scope()),
             };
@@ -682,16 +676,6 @@ impl Questions {
         request(&charges)
     }
 
-    /// Gives back some of the newest charges in one step.
-    fn undo(&mut self) -> Request {
-        let count = self.random.of(&[1, 2, 3]).min(self.receipts.len());
-        let newest = self.receipts.split_off(self.receipts.len() - count);
-        Request::undo(newest.into_iter().map(|receipt| {
-            let name = name(receipt.scope(), receipt.key());
-            (receipt, name)
-        }))
-    }
-
     fn any_charge(&mut self) -> (Scope, Quota, Key, u64, Mode) {
         let family = self.random.index(self.families.len());
         let is_settled = self.calls.are_settled();
@@ -730,6 +714,12 @@ impl Questions {
         let key = Key::from(self.random.below(keys));
         (self.scopes[family], quota, key, usual.cost, Mode::Enforce)
     }
+}
+
+fn credit(receipt: Receipt, n: u64) -> Request {
+    let id = receipt.id_to_close(n).map(|id| name(id.scope(), id.key()));
+    let named = name(receipt.scope(), receipt.key());
+    Request::credit(receipt, n, named, id)
 }
 
 pub(super) fn name(scope: Scope, key: &Key) -> Name {
