@@ -300,6 +300,10 @@ local function gcra(algorithm)
     local quota = charge.quota
     local credits = credits_of(state)
     local place_us, place_rest = moved_up(credits, at, full_us, full_rest)
+    -- No charge drains before it was made.
+    if is_before(place_us, place_rest, at + quota.us, quota.rest) then
+      place_us, place_rest = at + quota.us, quota.rest
+    end
     local shows_us, shows_rest = ahead(place_us, place_rest)
     local left_us, left_rest = ahead(stands(state, quota))
     local most_us, most_rest = shows_us, shows_rest
@@ -309,7 +313,7 @@ local function gcra(algorithm)
     local us, rest, back_in_store = quota.us, quota.rest, nil
     if quota.warm then
       us, rest, back_in_store =
-        part('store').restore(state, quota, left_us, left_rest, full_us - place_us, most_us, most_rest)
+        part('store').restore(state, quota, left_us, left_rest, max(full_us - place_us, 0), most_us, most_rest)
     elseif is_before(most_us, most_rest, us, rest) then
       us, rest = most_us, most_rest
     end

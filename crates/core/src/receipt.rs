@@ -17,7 +17,8 @@ use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 /// Windows and logs subtract from the window, bucket or entry that was charged. Once that is gone, they subtract nothing. For
 /// GCRA, let *F* be the time at which the budget would have been full again after the charge: a credit returns at most *F −
 /// now* (as drain time). Other credits of this key since the charge move *F* forward, as far as they stood before it in the
-/// queue: drain time that one credit returned, no other can return. Any error of this rule is on the strict side.
+/// queue: drain time that one credit returned, no other can return. But a charge never drains before it was made, so that a credit in
+/// the microsecond of its charge returns all of it. Any error of this rule is on the strict side.
 ///
 /// **A charge with an idempotency key is given back whole only if no retry has passed on it**, and only within the key's life
 /// (see [`Once`](crate::Once)). Then no later retry passes on it. Otherwise retries of a request that is given back in the end

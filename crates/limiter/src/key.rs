@@ -46,6 +46,7 @@ mod path_param;
 #[cfg(feature = "tls")]
 mod peer_certificate;
 mod query;
+mod read_list;
 mod reading;
 mod seen_body;
 mod shape;
@@ -78,11 +79,10 @@ pub use self::path_param::PathParam;
 #[cfg(feature = "tls")]
 pub use self::peer_certificate::PeerCertificate;
 pub use self::query::Query;
+pub(crate) use self::read_list::ReadList;
 pub use self::seen_body::{ContentType, SeenBody};
 #[doc(hidden)]
 pub use self::shape::KeyShape;
-#[cfg(feature = "serde")]
-pub(crate) use self::typed::one_form;
 
 use crate::{Key, RequestView};
 

@@ -77,6 +77,7 @@ use self::switches::Switches;
 use self::terms::Terms;
 
 use crate::attachments::Attachments;
+use crate::key::KeyShape;
 use crate::leasing::LeasingBackend;
 use crate::literal::literal;
 use crate::sync::ArcSwap;
@@ -290,7 +291,7 @@ impl Limiter {
             policy: policy.into(),
         };
         let policy = self.policy(policy).ok_or_else(unknown)?;
-        self.fits(&policy, &key)?;
+        let key = self.identity(&policy, &key)?;
         for scope in policy.scopes() {
             let reset = self.0.backend.reset(scope, &key);
             reset.await.map_err(CheckError::Unavailable)?;
@@ -356,29 +357,38 @@ impl Limiter {
             policy: policy.into(),
         };
         let policy = self.policy(policy).ok_or_else(unknown)?;
-        self.fits(&policy, key)?;
-        policy.forget_entitlement(key);
+        policy.forget_entitlement(&self.identity(&policy, key)?);
         Ok(())
     }
 
-    /// Refuses an identity that no request under the policy can have.
+    /// This identity as requests under the policy have it.
     ///
     /// # Errors
     ///
-    /// With the reason.
+    /// If none can have it, with the reason.
     #[doc(hidden)]
-    pub fn fits(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
-        fitting(policy, policy.misfit(key, &self.0.terms.client))
+    pub fn identity(&self, policy: &Policy, key: &Key) -> Result<Key, CheckError> {
+        self.identity_of(policy, policy.shape(), key)
     }
 
-    /// Refuses an identity that no request under the policy can have that comes by a transport. A check by hand may have others.
+    /// This identity as requests under the policy have it that come by a transport. A check by hand may have others.
     ///
     /// # Errors
     ///
-    /// With the reason.
+    /// If none can have it, with the reason.
     #[doc(hidden)]
-    pub fn fits_requests(&self, policy: &Policy, key: &Key) -> Result<(), CheckError> {
-        fitting(policy, policy.misfit_of_requests(key, &self.0.terms.client))
+    pub fn identity_of_requests(&self, policy: &Policy, key: &Key) -> Result<Key, CheckError> {
+        self.identity_of(policy, policy.shape().without_checks(), key)
+    }
+
+    fn identity_of(&self, policy: &Policy, shape: &KeyShape, key: &Key) -> Result<Key, CheckError> {
+        match shape.misfit(key, &self.0.terms.client) {
+            None => Ok(shape.respelled(key).unwrap_or_else(|| key.clone())),
+            Some(reason) => Err(CheckError::WrongKey {
+                policy: policy.name().into(),
+                reason,
+            }),
+        }
     }
 
     /// The number of decisions that the backend failed to make, for an alert.
@@ -721,15 +731,5 @@ impl Limiter {
             attends_messages: AtomicBool::new(false),
             attached: Attachments::default(),
         }))
-    }
-}
-
-fn fitting(policy: &Policy, misfit: Option<String>) -> Result<(), CheckError> {
-    match misfit {
-        None => Ok(()),
-        Some(reason) => Err(CheckError::WrongKey {
-            policy: policy.name().into(),
-            reason,
-        }),
     }
 }

@@ -358,22 +358,27 @@ impl Policy {
         self
     }
 
-    /// The reason why no request under a limiter with this client address ever has this identity; `None` if one may.
-    pub(crate) fn misfit(&self, key: &Key, client: &ClientAddress) -> Option<String> {
-        self.shape.misfit(key, client)
+    /// The kinds of identities that its requests have.
+    pub(crate) fn shape(&self) -> &KeyShape {
+        &self.shape
     }
 
-    /// As `misfit`, where no check by hand charges it: its requests are those of transports alone.
-    pub(crate) fn misfit_of_requests(&self, key: &Key, client: &ClientAddress) -> Option<String> {
-        self.shape.without_checks().misfit(key, client)
-    }
-
-    /// Refuses lists and tiers that name identities which no request ever has: they would never hold.
-    pub(crate) fn check_identities(&self, client: &ClientAddress) -> Result<(), ConfigError> {
-        let misfit = |(place, key): (&'static str, &Key)| Some((place, self.misfit(key, client)?));
+    /// Reads the identities of lists and tiers as those of requests are read. Refuses those that no request ever has, which would never
+    /// hold.
+    pub(crate) fn complete_identities(
+        &mut self,
+        client: &ClientAddress,
+    ) -> Result<(), ConfigError> {
+        let shape = self.shape.clone();
+        let misfit = |(place, key): (&'static str, &Key)| Some((place, shape.misfit(key, client)?));
         let of_tiers = self.tiers.iter().flat_map(|tiers| tiers.identities());
-        let mut misfits = of_tiers.filter_map(|key| misfit(("tiers", key)));
-        match misfits.next().or_else(|| self.find_listed(misfit)) {
+        let of_tiers = of_tiers.map(|key| ("tiers", key)).find_map(misfit);
+        let misfit = of_tiers.or_else(|| self.find_listed(misfit));
+        let misfit = misfit.or_else(|| {
+            let tiers = Arc::make_mut(self.tiers.as_mut()?);
+            Some(("tiers", tiers.respell(&shape)?))
+        });
+        match misfit {
             None => Ok(()),
             Some((place, reason)) => Err(ConfigError::Identity {
                 policy: self.name.to_string(),

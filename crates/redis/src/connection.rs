@@ -2,12 +2,18 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use redis::aio::MultiplexedConnection as Connection;
+use redis::aio::SendError;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, RedisConnectionInfo, RedisError, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    RedisError, Value,
 };
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tollgate_core::{BackendError, FailureKind};
 
@@ -29,19 +35,42 @@ pub(crate) async fn within<T>(
     })
 }
 
+/// The time after which something is sent over a connection that nobody uses, by us and by the kernel: well below the idle time-outs of
+/// load balancers and firewalls.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The end of a connection, whoever closes it.
+#[derive(Debug)]
+pub(crate) struct Ended(oneshot::Receiver<()>);
+
+#[cfg(test)]
+impl Ended {
+    /// Runs this task of a connection, and tells of its end.
+    pub(crate) fn with(driver: impl Future<Output = ()> + Send + 'static) -> Self {
+        let (open_still, ended) = oneshot::channel();
+        tokio::spawn(async move {
+            driver.await;
+            drop(open_still);
+        });
+        Self(ended)
+    }
+}
+
+impl Future for Ended {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Nothing is ever sent.
+        Pin::new(&mut self.0).poll(cx).map(drop)
+    }
+}
+
 /// Connects and authenticates.
 pub(crate) async fn connect(server: ConnectionInfo) -> Result<Connection, BackendError> {
-    // The deadlines are ours: the library's would cost a timer for each call, and its call would run on.
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None);
-    // The first commands are ours too: the library takes any error in answer to a password for a wrong password.
+    // The first commands are ours: the library takes any error in answer to a password for a wrong password.
     let settings = server.redis_settings().clone();
-    let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
-    let server = server.set_redis_settings(nobody);
-    let client = Client::open(server).map_err(|error| refusal("HELLO", &error))?;
-    let connected = client.get_multiplexed_async_connection_with_config(&config);
-    let mut connection = connected.await.map_err(|error| refusal("HELLO", &error))?;
+    let nobody = RedisConnectionInfo::default();
+    let mut connection = open(server, nobody, config(), "HELLO").await?;
     if let Some(password) = settings.password() {
         let mut auth = redis::cmd("AUTH");
         if let Some(username) = settings.username() {
@@ -50,12 +79,62 @@ pub(crate) async fn connect(server: ConnectionInfo) -> Result<Connection, Backen
         let answer = send(&mut connection, auth.arg(password)).await;
         answer.map_err(|error| refusal("AUTH", &error))?;
     }
-    if settings.db() != 0 {
-        let select = redis::cmd("SELECT").arg(settings.db()).to_owned();
-        let answer = send(&mut connection, &select).await;
+    select(&mut connection, settings.db()).await?;
+    Ok(connection)
+}
+
+/// Connects and authenticates, to learn of the connection's end when it comes.
+pub(crate) async fn connect_for_long(
+    server: ConnectionInfo,
+) -> Result<(Connection, Ended), BackendError> {
+    // The library drops this with the task that reads the connection, which is the only sign of its end. It wants RESP3 for that, and so
+    // says HELLO itself.
+    let (open_still, ended) = oneshot::channel::<()>();
+    let config = config().set_push_sender(move |_push| {
+        let _while_open = &open_still;
+        Ok::<(), SendError>(())
+    });
+    let settings = server.redis_settings().clone();
+    let ours = settings.clone().set_db(0);
+    let ours = ours.set_protocol(ProtocolVersion::RESP3);
+    let first = match settings.password() {
+        Some(_) => "AUTH",
+        None => "HELLO",
+    };
+    let mut connection = open(server, ours, config, first).await?;
+    select(&mut connection, settings.db()).await?;
+    Ok((connection, Ended(ended)))
+}
+
+fn config() -> AsyncConnectionConfig {
+    // The deadlines are ours: the library's would cost a timer for each call, and its call would run on.
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+}
+
+async fn open(
+    server: ConnectionInfo,
+    settings: RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+    first: &str,
+) -> Result<Connection, BackendError> {
+    let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE);
+    let tcp = server.tcp_settings().clone().set_keepalive(keepalive);
+    let server = server.set_tcp_settings(tcp);
+    let server = server.set_redis_settings(settings.set_skip_set_lib_name());
+    let client = Client::open(server).map_err(|error| refusal(first, &error))?;
+    let connected = client.get_multiplexed_async_connection_with_config(&config);
+    connected.await.map_err(|error| refusal(first, &error))
+}
+
+async fn select(connection: &mut Connection, database: i64) -> Result<(), BackendError> {
+    if database != 0 {
+        let select = redis::cmd("SELECT").arg(database).to_owned();
+        let answer = send(connection, &select).await;
         answer.map_err(|error| refusal("SELECT", &error))?;
     }
-    Ok(connection)
+    Ok(())
 }
 
 /// Sends a command. The library returns an error of the server as a value; here it is an error.

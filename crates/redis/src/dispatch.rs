@@ -153,7 +153,10 @@ impl Dispatch {
     /// Opens connections in the background, except those before `first`.
     pub(crate) fn open_from(self: &Arc<Self>, first: usize) {
         for wire in first..self.limits.connections {
-            reconnect::spawn(self, wire);
+            let opens = self.state().opens(wire);
+            if opens {
+                reconnect::spawn(self, wire);
+            }
         }
     }
 
@@ -348,7 +351,7 @@ impl Dispatch {
             fits
         };
         let takes = state.pace.answer_takes(now, self.limits.deadline);
-        state.queue.take_turn(now, now + takes, fits)
+        state.queue.take_turn(now + takes, fits)
     }
 
     /// Fails the jobs that are too late, and drops those that were withdrawn.

@@ -40,8 +40,6 @@ pub(crate) struct Job {
     /// The counter of its failure, if there is no caller to tell.
     counters: Option<Arc<Counters>>,
     answered: bool,
-    /// Its number among all jobs that came to its queue.
-    pub(crate) place: u64,
 }
 
 impl Job {
@@ -58,7 +56,6 @@ impl Job {
             deadline,
             counters: None,
             answered: false,
-            place: 0,
         };
         (job, answer)
     }
@@ -75,7 +72,6 @@ impl Job {
             deadline: Instant::now() + Self::PATIENCE,
             counters: Some(Arc::clone(counters)),
             answered: false,
-            place: 0,
         }
     }
 

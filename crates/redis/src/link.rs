@@ -7,7 +7,7 @@ use redis::ConnectionInfo;
 use tokio::time::Instant;
 use tollgate_core::BackendError;
 
-use crate::connection::{Connection, connect, send, within};
+use crate::connection::{Connection, Ended, connect_for_long, send, within};
 use crate::error::refusal;
 use crate::hello::{self, Kind};
 use crate::rights;
@@ -28,6 +28,7 @@ pub(crate) enum Origin {
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) connection: Connection,
+    pub(crate) ended: Ended,
     /// The duration of the last question.
     pub(crate) round_trip: Duration,
     /// The server that it leads to, unless that is not a host.
@@ -79,7 +80,7 @@ impl Link {
 
     async fn introduce(&self, server: ConnectionInfo) -> Result<Handshake, BackendError> {
         let at = server::address(&server);
-        let mut connection = connect(server).await?;
+        let (mut connection, ended) = connect_for_long(server).await?;
         hello::greet(&mut connection, &self.client_name, self.kind).await?;
         let source = self.script.source();
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(source).to_owned();
@@ -95,6 +96,7 @@ impl Link {
         ran.map_err(|error| refusal("EVALSHA", &error))?;
         Ok(Handshake {
             connection,
+            ended,
             round_trip: sent_at.elapsed(),
             server: at,
         })

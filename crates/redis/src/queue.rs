@@ -1,7 +1,6 @@
 //! The queue of a node, in the order in which calls take jobs along.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use crate::job::{Job, Route};
 use crate::sync::Instant;
@@ -14,8 +13,6 @@ pub(crate) struct Queue {
     turns: VecDeque<Route>,
     awaited: usize,
     unattended: usize,
-    /// The number of jobs so far, which orders the jobs of one call as they came.
-    came: u64,
 }
 
 /// Jobs of one route, the oldest first.
@@ -23,7 +20,7 @@ pub(crate) struct Queue {
 struct Group {
     /// Callers. All have the same time to be answered, so the oldest is the first that is late.
     awaited: VecDeque<Job>,
-    /// Credits and debits, which travel in the room that callers leave in a call.
+    /// Credits, debits and releases, which go ahead of the callers in a call: a decision finds all done that was given back before.
     unattended: VecDeque<Job>,
 }
 
@@ -32,10 +29,6 @@ impl Group {
         self.awaited.is_empty() && self.unattended.is_empty()
     }
 }
-
-/// The time for which credits and debits give way to callers: as long as a caller waits, unless another deadline is set. From
-/// then on half of a call is theirs.
-pub(crate) const GIVES_WAY_FOR: Duration = Duration::from_millis(100);
 
 /// The part of a call that may be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +64,7 @@ impl Queue {
         self.len() == 0
     }
 
-    pub(crate) fn push(&mut self, mut job: Job) {
-        self.came += 1;
-        job.place = self.came;
+    pub(crate) fn push(&mut self, job: Job) {
         let group = self.groups.entry(job.route).or_default();
         if group.is_empty() {
             self.turns.push_back(job.route);
@@ -88,12 +79,11 @@ impl Queue {
     }
 
     /// Takes jobs of the group whose turn it is, the oldest first, for as long as `fits` says that there is room for the next.
-    /// The order is: jobs without a caller that have given way for long enough, into half of the call; then the callers; then
-    /// the other jobs without a caller, into the rest. A caller that has gone away takes no room, nor does one whose deadline
+    /// While callers wait, half of the call is theirs; the jobs without a caller fill the other half and the rest, and stand ahead of
+    /// them. A caller that has gone away takes no room, nor does one whose deadline
     /// would be over if it were answered at `answered_at`. The rest of the group has another turn after all others.
     pub(crate) fn take_turn(
         &mut self,
-        now: Instant,
         answered_at: Instant,
         mut fits: impl FnMut(&Job, CallShare) -> bool,
     ) -> Batch {
@@ -104,16 +94,13 @@ impl Queue {
         let Some(group) = self.groups.get_mut(&route) else {
             return turn;
         };
-        let mut unattended = 0;
-        let has_given_way = now + Job::PATIENCE.saturating_sub(GIVES_WAY_FOR);
         while let Some(job) = group.unattended.front()
             && !group.awaited.is_empty()
-            && job.deadline <= has_given_way
             && fits(job, CallShare::Half)
         {
             turn.jobs.extend(group.unattended.pop_front());
-            unattended += 1;
         }
+        let mut callers = Vec::new();
         while let Some(job) = group.awaited.front() {
             let is_late = job.deadline <= answered_at;
             let is_over = is_late || job.is_withdrawn();
@@ -123,7 +110,7 @@ impl Queue {
             let job = group.awaited.pop_front();
             self.awaited -= 1;
             if !is_over {
-                turn.jobs.extend(job);
+                callers.extend(job);
             } else if is_late {
                 turn.late.extend(job);
             }
@@ -132,13 +119,9 @@ impl Queue {
             && fits(job, CallShare::Whole)
         {
             turn.jobs.extend(group.unattended.pop_front());
-            unattended += 1;
         }
-        self.unattended -= unattended;
-        if unattended > 0 {
-            // First come, first served: a caller that gives back and then asks finds its credit done.
-            turn.jobs.sort_unstable_by_key(|job| job.place);
-        }
+        self.unattended -= turn.jobs.len();
+        turn.jobs.append(&mut callers);
         // An empty group keeps its place: there are no more of them than slots.
         if !group.is_empty() {
             self.turns.push_back(route);

@@ -16,6 +16,7 @@ use tollgate_core::{
     Charge, FailureKind, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
 };
 
+use crate::connection::Ended;
 use crate::dispatch::pace::{MOST_CALLS, Pace, SPELL, TELLS_FOR};
 use crate::dispatch::{Dispatch, Limits, MAX_REQUESTS};
 use crate::hello::Kind;
@@ -172,9 +173,10 @@ impl DistantBackend {
             let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
             let made = MultiplexedConnection::new_with_config(&settings, ours, config);
             let (connection, driver) = made.await.unwrap();
-            tokio::spawn(driver);
+            let ended = Ended::with(driver);
             let opened = Handshake {
                 connection,
+                ended,
                 round_trip,
                 server: None,
             };

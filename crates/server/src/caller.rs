@@ -57,7 +57,7 @@ impl Error for CallerError {}
 ///
 /// If no request under the policy can have such an identity.
 pub fn read(limiter: &Limiter, policy: &Policy, text: &str) -> Result<Key, CallerError> {
-    read_as(limiter, policy, text, |key| limiter.fits(policy, key))
+    read_as(limiter, policy, text, |key| limiter.identity(policy, key))
 }
 
 /// As [`read`], under a policy that no check by hand charges: if it has no key of its own, requests are known by their addresses
@@ -72,7 +72,7 @@ pub(crate) fn read_of_requests(
     text: &str,
 ) -> Result<Key, CallerError> {
     read_as(limiter, policy, text, |key| {
-        limiter.fits_requests(policy, key)
+        limiter.identity_of_requests(policy, key)
     })
 }
 
@@ -80,7 +80,7 @@ fn read_as(
     limiter: &Limiter,
     policy: &Policy,
     text: &str,
-    fits: impl Fn(&Key) -> Result<(), CheckError>,
+    identity: impl Fn(&Key) -> Result<Key, CheckError>,
 ) -> Result<Key, CallerError> {
     let address = || text.parse::<IpAddr>().ok();
     let named = in_a_name(text);
@@ -96,8 +96,8 @@ fn read_as(
     ];
     let mut why = None;
     for key in meanings.into_iter().flatten() {
-        match fits(&key) {
-            Ok(()) => return Ok(key),
+        match identity(&key) {
+            Ok(key) => return Ok(key),
             Err(CheckError::WrongKey { reason, .. }) => why = Some(reason),
             Err(error) => why = Some(error.to_string()),
         }
@@ -105,7 +105,7 @@ fn read_as(
     // Behind the semicolon stands what a programmer has to do.
     let why = why.unwrap_or_default();
     let mut reason = why.split(';').next().unwrap_or_default().to_owned();
-    if fits(&limiter.client_key(EXAMPLE)).is_ok() {
+    if identity(&limiter.client_key(EXAMPLE)).is_ok() {
         reason += &format!("; its callers are addresses, such as {EXAMPLE} or 2001:db8::7");
     }
     Err(CallerError::Misfit {

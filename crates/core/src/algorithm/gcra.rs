@@ -457,10 +457,11 @@ impl Decider for Gcra {
             }
             None => full_at,
         };
+        let place = cmp::max(place, self.point(at, self.drain::<u128>(cost)));
         let shows: u128 = self.ahead(place, now);
         let before: u128 = self.left(state, now);
         let mut store = self.store(state, now, before);
-        let moved_us = full_at.us - place.us;
+        let moved_us = full_at.us.saturating_sub(place.us);
         let back = self.refund(store.as_mut(), cost, moved_us, cmp::min(shows, before));
         if back == 0 {
             return;

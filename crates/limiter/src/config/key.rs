@@ -12,7 +12,7 @@ use crate::key::JsonField;
 use crate::key::{
     AsyncKeyExtractor, BasicUser, BearerToken, Cookie, FormField, Global, Header, Host,
     KeyExtractor, KeyFuture, KeyMissing, KeyShape, MatchedRoute, Method, PathParam, Query, Source,
-    one_form, whole,
+    whole,
 };
 use crate::{ClientAddress, ConfigError, Key, RequestView};
 
@@ -173,10 +173,6 @@ impl KeyConfig {
                 Err(_) => refuse("not an address, but the key is client-ip"),
             },
             Self::ByGlobal => refuse("names no caller: the key is global"),
-            Self::ByHost => Ok(Key::from(text.trim_end_matches('.').to_ascii_lowercase())),
-            Self::ByQuery(_) | Self::ByPathParam(_) | Self::ByFormField(_) => Ok(typed(text)),
-            #[cfg(feature = "json")]
-            Self::ByJsonField(_) => Ok(typed(text)),
             Self::All(keys) => match keys.as_slice() {
                 [key] => key.identity(policy, field, text, client),
                 _ => refuse("names no caller: the key has several parts"),
@@ -184,11 +180,6 @@ impl KeyConfig {
             _ => Ok(Key::from(text)),
         }
     }
-}
-
-/// The identity that a key with typed readers makes of a text.
-fn typed(text: &str) -> Key {
-    one_form(text.as_bytes()).map_or_else(|| Key::from(text), |form| Key::bytes(&form))
 }
 
 /// A tuple of extractors that is known only at run time.

@@ -72,6 +72,6 @@ impl KeyExtractor for FormField {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Typed
     }
 }

@@ -48,7 +48,7 @@ impl KeyExtractor for Host {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::HostName
     }
 }
 

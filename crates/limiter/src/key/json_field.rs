@@ -212,7 +212,7 @@ impl KeyExtractor for JsonField {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Typed
     }
 
     /// A JSON pointer is refused. A text with a dot is not: its names may begin with a slash.

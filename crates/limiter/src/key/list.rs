@@ -25,7 +25,8 @@ use crate::sync::ArcSwap;
 /// leaked.insert("key-4711");
 /// ```
 ///
-/// The identity of a client's address is made by [`Limiter::client_key`](crate::Limiter::client_key), and one of several parts
+/// Its identities are read as those of requests are: under a key such as [`PathParam`](crate::key::PathParam), `00123` and `+123` are the
+/// caller `123`. The identity of a client's address is made by [`Limiter::client_key`](crate::Limiter::client_key), and one of several parts
 /// by [`Key::tuple`].
 #[derive(Clone, Debug, Default)]
 pub struct KeyList(Arc<ArcSwap<HashSet<Key>>>);
@@ -92,6 +93,11 @@ impl KeyList {
         let keys = self.0.load();
         // Nearly every list is empty nearly always, and hashing costs something.
         !keys.is_empty() && keys.contains(key)
+    }
+
+    /// The identities as they are now.
+    pub(super) fn now(&self) -> Arc<HashSet<Key>> {
+        Arc::clone(&self.0.load())
     }
 
     /// The first result of `find` in the list as it is now.

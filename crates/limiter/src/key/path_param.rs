@@ -110,7 +110,7 @@ impl KeyExtractor for PathParam {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Typed
     }
 
     fn flaw(&self, params: Option<&[&str]>) -> Option<String> {

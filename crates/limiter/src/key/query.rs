@@ -50,7 +50,7 @@ impl KeyExtractor for Query {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Typed
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::typed::one_form;
 use crate::client::{ClientAddress, address_in};
 use crate::{Key, KeyKind};
 
@@ -19,6 +20,10 @@ pub enum KeyShape {
     Address,
     /// The bytes at that place in the request.
     Bytes,
+    /// The same, of which numbers and UUIDs are read as typed extractors read them: `007` is `7`.
+    Typed,
+    /// The name of a host, in lower case and without a dot at its end.
+    HostName,
     /// One of each, in this order.
     Parts(Vec<Self>),
 }
@@ -62,8 +67,12 @@ impl KeyShape {
                 "its key is that of all callers, and this is {}; pass Key::global()",
                 Kind(kind)
             )),
-            Self::Bytes if matches!(kind, KeyKind::Bytes | KeyKind::Digest) => None,
-            Self::Bytes => Some(format!(
+            Self::Bytes | Self::Typed | Self::HostName
+                if matches!(kind, KeyKind::Bytes | KeyKind::Digest) =>
+            {
+                None
+            }
+            Self::Bytes | Self::Typed | Self::HostName => Some(format!(
                 "its key is what a request says, and this is {}; pass that as text or bytes",
                 Kind(kind)
             )),
@@ -74,6 +83,48 @@ impl KeyShape {
                 shapes.len(),
                 Kind(kind)
             )),
+        }
+    }
+}
+
+impl KeyShape {
+    /// True if an identity may be named otherwise than requests have it.
+    pub(super) fn has_spellings(&self) -> bool {
+        match self {
+            Self::Typed | Self::HostName => true,
+            Self::Parts(shapes) => shapes.iter().any(Self::has_spellings),
+            Self::Any | Self::Unstated | Self::Global | Self::Address | Self::Bytes => false,
+        }
+    }
+
+    /// This identity as requests have it, if that is spelled otherwise. An operator who bans `+49171` means the caller `49171`.
+    pub(crate) fn respelled(&self, key: &Key) -> Option<Key> {
+        if !self.has_spellings() {
+            return None;
+        }
+        match (self, key.kind()) {
+            (Self::Typed, KeyKind::Bytes) => one_form(key.content()).map(|form| Key::bytes(&form)),
+            (Self::HostName, KeyKind::Bytes) => {
+                let name = key.content();
+                let name = name.strip_suffix(b".").unwrap_or(name).to_ascii_lowercase();
+                (name != key.content()).then(|| Key::bytes(&name))
+            }
+            (Self::Parts(shapes), KeyKind::Tuple) => {
+                let parts: Vec<_> = key.parts().collect();
+                let respelled = shapes
+                    .iter()
+                    .zip(&parts)
+                    .map(|(shape, part)| shape.respelled(part));
+                let respelled: Vec<_> = respelled.collect();
+                if parts.len() != shapes.len() || respelled.iter().all(Option::is_none) {
+                    return None;
+                }
+                let parts = parts.iter().zip(&respelled);
+                Some(Key::tuple(
+                    parts.map(|(part, other)| other.as_ref().unwrap_or(part)),
+                ))
+            }
+            _ => None,
         }
     }
 }

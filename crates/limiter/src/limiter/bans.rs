@@ -42,8 +42,7 @@ impl Limiter {
         key: impl Into<Key> + Send,
         lasting: Duration,
     ) -> Result<(), CheckError> {
-        let key = key.into();
-        let (scope, ban) = self.ban_of(policy, &key)?;
+        let (scope, ban, key) = self.ban_on(policy, &key.into())?;
         let imposed = ban.try_imposed(lasting).map_err(CheckError::BanLength)?;
         self.ask_ban(scope, &imposed.into(), &key, 1).await?;
         Ok(())
@@ -65,8 +64,7 @@ impl Limiter {
     ///
     /// As for [`ban`](Self::ban).
     pub async fn unban(&self, policy: &str, key: impl Into<Key> + Send) -> Result<(), CheckError> {
-        let key = key.into();
-        let (scope, _) = self.ban_of(policy, &key)?;
+        let (scope, _, key) = self.ban_on(policy, &key.into())?;
         let reset = self.0.backend.reset(scope, &key);
         reset.await.map_err(CheckError::Unavailable)
     }
@@ -90,8 +88,7 @@ impl Limiter {
         policy: &str,
         key: impl Into<Key> + Send,
     ) -> Result<Option<Duration>, CheckError> {
-        let key = key.into();
-        let (scope, ban) = self.ban_of(policy, &key)?;
+        let (scope, ban, key) = self.ban_on(policy, &key.into())?;
         let decision = self.ask_ban(scope, &ban.into(), &key, 0).await?;
         let verdict = decision.verdicts().first();
         Ok(verdict.and_then(Verdict::retry_after))
@@ -137,10 +134,12 @@ impl Limiter {
         list.await.map_err(CheckError::Unavailable)
     }
 
-    fn ban_of(&self, policy: &str, key: &Key) -> Result<(Scope, Ban), CheckError> {
+    /// The ban of a policy, and the identity as its requests have it.
+    fn ban_on(&self, policy: &str, key: &Key) -> Result<(Scope, Ban, Key), CheckError> {
         let policy = self.named(policy)?;
-        self.fits(&policy, key)?;
-        ban_of(&policy)
+        let key = self.identity(&policy, key)?;
+        let (scope, ban) = ban_of(&policy)?;
+        Ok((scope, ban, key))
     }
 
     pub(super) fn named(&self, policy: &str) -> Result<Arc<Policy>, CheckError> {

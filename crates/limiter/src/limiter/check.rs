@@ -79,7 +79,11 @@ impl<'a> Check<'a> {
             policy: policy.into(),
         };
         let policy = limiter.policy(policy).ok_or_else(unknown);
-        let policy = policy.and_then(|policy| limiter.fits(&policy, &key).map(|()| policy));
+        let found = policy.and_then(|policy| Ok((limiter.identity(&policy, &key)?, policy)));
+        let (key, policy) = match found {
+            Ok((key, policy)) => (key, Ok(policy)),
+            Err(error) => (key, Err(error)),
+        };
         Self {
             limiter,
             class: policy.as_ref().map_or(0, |policy| policy.least_class()),

@@ -52,7 +52,7 @@ impl Snapshot {
             policy.check_cost()?;
             policy.check_coverage()?;
             policy.check_key()?;
-            policy.check_identities(&terms.client)?;
+            policy.complete_identities(&terms.client)?;
             terms.check_fit(policy)?;
         }
         check_messages(&policies)?;

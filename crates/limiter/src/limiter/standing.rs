@@ -44,7 +44,7 @@ impl Limiter {
     #[doc(hidden)]
     pub async fn standing(&self, policy: &str, key: &Key) -> Result<Standing, CheckError> {
         let mut policy = Policy::clone(&*self.named(policy)?);
-        self.fits(&policy, key)?;
+        let key = self.identity(&policy, key)?;
         policy.turn(Switch::On);
         let name = policy.name().to_owned();
         let demand = Demand {
@@ -56,7 +56,7 @@ impl Limiter {
         };
         let question = Question {
             policy: policy.into(),
-            key: key.clone(),
+            key,
             demand,
             wish: None,
         };

@@ -6,13 +6,13 @@ use http::StatusCode;
 
 use super::Policy;
 use crate::Key;
-use crate::key::KeyList;
+use crate::key::{KeyList, KeyShape, ReadList};
 
 /// The identities that a policy exempts and those that it refuses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
-    exempt: Vec<KeyList>,
-    blocked: Vec<(KeyList, Block)>,
+    exempt: Vec<ReadList>,
+    blocked: Vec<(ReadList, Block)>,
 }
 
 /// The way to refuse an identity on a block list.
@@ -70,7 +70,7 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn exempt_keys(mut self, list: impl Into<KeyList>) -> Self {
-        self.lists_mut().exempt.push(list.into());
+        self.lists_mut().exempt.push(ReadList::of(list.into()));
         self
     }
 
@@ -95,7 +95,8 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn block_keys(mut self, list: impl Into<KeyList>, how: Block) -> Self {
-        self.lists_mut().blocked.push((list.into(), how));
+        let list = ReadList::of(list.into());
+        self.lists_mut().blocked.push((list, how));
         self
     }
 
@@ -103,7 +104,7 @@ impl Policy {
     pub(crate) fn listed(&self, key: &Key) -> Listing {
         match &self.lists {
             None => Listing::Nowhere,
-            Some(lists) => lists.find(key),
+            Some(lists) => lists.find(&self.shape, key),
         }
     }
 
@@ -113,8 +114,11 @@ impl Policy {
         find: impl Fn((&'static str, &Key)) -> Option<T>,
     ) -> Option<T> {
         let lists = self.lists.as_ref()?;
-        let exempt = lists.exempt.iter().map(|list| ("exempt_keys", list));
-        let blocked = lists.blocked.iter().map(|(list, _)| ("block_keys", list));
+        let exempt = lists.exempt.iter().map(|list| ("exempt_keys", &list.list));
+        let blocked = lists
+            .blocked
+            .iter()
+            .map(|(list, _)| ("block_keys", &list.list));
         let mut lists = exempt.chain(blocked);
         lists.find_map(|(place, list)| list.find_map(|key| find((place, key))))
     }
@@ -123,10 +127,10 @@ impl Policy {
     pub(super) fn listed_keys(&self) -> (Vec<Key>, Vec<(Key, Block)>) {
         let (mut exempt, mut blocked) = (Vec::new(), Vec::new());
         for list in self.lists.iter().flat_map(|lists| &lists.exempt) {
-            exempt.extend(list.keys());
+            exempt.extend(list.list.keys());
         }
         for (list, how) in self.lists.iter().flat_map(|lists| &lists.blocked) {
-            blocked.extend(list.keys().into_iter().map(|key| (key, *how)));
+            blocked.extend(list.list.keys().into_iter().map(|key| (key, *how)));
         }
         (exempt, blocked)
     }
@@ -137,12 +141,12 @@ impl Policy {
 }
 
 impl Lists {
-    fn find(&self, key: &Key) -> Listing {
-        if self.exempt.iter().any(|list| list.contains(key)) {
+    fn find(&self, shape: &KeyShape, key: &Key) -> Listing {
+        if self.exempt.iter().any(|list| list.contains(shape, key)) {
             return Listing::Exempt;
         }
         let mut blocked = self.blocked.iter();
-        match blocked.find(|(list, _)| list.contains(key)) {
+        match blocked.find(|(list, _)| list.contains(shape, key)) {
             Some((_, how)) => Listing::Blocked(*how),
             None => Listing::Nowhere,
         }

@@ -18,6 +18,7 @@ use super::answer_cache::{
 };
 use super::ban::with_ban;
 use super::{Limit, Policy, Quotas};
+use crate::key::KeyShape;
 use crate::literal::literal;
 use crate::{ConfigError, Key, Quota, RequestView, Scope};
 
@@ -614,6 +615,29 @@ impl TierTable {
             let limits = grant.limits().iter();
             limits.map(|limit| (name.as_str(), limit))
         })
+    }
+
+    /// Reads the stated identities as those of requests are read. Returns why that cannot be.
+    pub(super) fn respell(&mut self, shape: &KeyShape) -> Option<String> {
+        let Finder::Map(places) = &*self.source else {
+            return None;
+        };
+        if places.keys().all(|key| shape.respelled(key).is_none()) {
+            return None;
+        }
+        let mut respelled = HashMap::with_capacity(places.len());
+        for (key, place) in places {
+            let read = shape.respelled(key);
+            let other = respelled.insert(read.unwrap_or_else(|| key.clone()), *place);
+            if other.is_some_and(|other| other != *place) {
+                return Some(format!(
+                    "{} is in another tier too, as the same caller in other words",
+                    key.readable()
+                ));
+            }
+        }
+        self.source = Arc::new(Finder::Map(respelled));
+        None
     }
 
     /// The identities whose tiers are stated.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tollgate_core::{BackendError, FailureKind};
 
 use super::traffic::{Place, Traffic};
@@ -17,6 +18,9 @@ use crate::link::Handshake;
 use crate::server::Address;
 use crate::sync::{Instant, MutexGuard};
 use crate::wire::Request;
+
+/// The error of calls for which the server has left no connection, and another cannot be made.
+const CLOSED: &str = "the server closed the connection";
 
 /// The error of calls between two masters.
 const REPLACED: &str = "the Sentinels name another master, which is being connected to";
@@ -39,6 +43,12 @@ pub(super) async fn lead(dispatch: Arc<Dispatch>, lane: usize) {
 
 /// Says whether there is another call to send.
 async fn call(dispatch: &Arc<Dispatch>, lane: usize) -> bool {
+    if dispatch.is_quiet() {
+        // The end of a connection is news for the task that reads it, then for the one that keeps it.
+        for _ in 0..3 {
+            yield_now().await;
+        }
+    }
     let Some((connection, place, jobs)) = dispatch.depart(lane) else {
         return false;
     };
@@ -59,6 +69,10 @@ async fn after_others() {
 }
 
 impl Dispatch {
+    fn is_quiet(&self) -> bool {
+        self.state().pace.is_quiet(Instant::now())
+    }
+
     /// The jobs that a lane takes along after gathering. Without any, it is idle again.
     fn depart(self: &Arc<Self>, lane: usize) -> Option<(Connection, Place, Vec<Job>)> {
         let mut state = self.state();
@@ -101,9 +115,39 @@ impl Dispatch {
 
     /// Takes a new connection.
     pub(crate) fn connected(self: &Arc<Self>, wire: usize, opened: Handshake) {
+        let Handshake {
+            connection,
+            ended,
+            round_trip,
+            server,
+        } = opened;
         let mut state = self.state();
-        state.connected(wire, opened);
+        let number = state.connected(wire, connection, server, round_trip);
         self.pump(state);
+        let keeping = reconnect::keep(Arc::downgrade(self), wire, number, ended);
+        self.runtime.spawn_aside(keeping);
+    }
+
+    /// Makes another connection in place of one that has ended while nobody used it.
+    pub(super) fn ended(self: &Arc<Self>, wire: usize, number: u64) {
+        let mut state = self.state();
+        let error = BackendError::new(FailureKind::Unreachable, CLOSED);
+        let opens = state.ended(wire, number, &error);
+        self.pump(state);
+        if let Some(short_lives) = opens {
+            reconnect::spawn_after(self, wire, short_lives);
+        }
+    }
+
+    /// Has something sent over a connection that nobody uses, so that nothing in between forgets it. Returns false once it is no longer
+    /// in use.
+    pub(super) fn keep_alive(self: &Arc<Self>, wire: usize, number: u64) -> bool {
+        let mut state = self.state();
+        let unused = state.unused(wire, number);
+        if unused == Some(true) {
+            self.probe(&mut state, wire);
+        }
+        unused.is_some()
     }
 
     /// Notes that a connection could not be made.
@@ -143,8 +187,14 @@ impl Dispatch {
         }
         // The callers of this call have an answer; the other connections tell about the rest.
         let calls = state.take_inline_calls(|_any| true);
+        // If it is the way to the server that is silent, another connection answers. This one may still be answered, too.
+        let wire = state.wire_of(place);
+        let opens = state.opens(wire);
         Self::give_up(state, &BackendError::new(self.timed_out(), ""));
         calls.iter().for_each(|call| call.take_over());
+        if opens {
+            reconnect::spawn(self, wire);
+        }
     }
 
     /// Asks for the time over an idle lane: every server of ours answers that, whatever its keys are.
@@ -182,19 +232,23 @@ impl Dispatch {
             return self.pump(state);
         }
         let wire = state.broken(place, error);
+        let opens = state.opens(wire);
         Self::give_up(state, error);
-        reconnect::spawn(self, wire);
+        if opens {
+            reconnect::spawn(self, wire);
+        }
     }
 
     /// Handles a change of the master. Connections to other servers are closed, and made again without a pause: a call that was
     /// on its way there may have run on a server that is no longer the master.
     pub(crate) fn is_replaced_by(self: &Arc<Self>, master: &Address) {
         let mut state = self.state();
-        let given_up = state.give_up_all_but(master);
+        let mut given_up = state.give_up_all_but(master);
         let error = BackendError::new(FailureKind::Unreachable, REPLACED);
         if !given_up.is_empty() {
             state.why = Some(again(&error));
         }
+        given_up.retain(|wire| state.opens(*wire));
         Self::give_up(state, &error);
         for wire in given_up {
             reconnect::spawn(self, wire);

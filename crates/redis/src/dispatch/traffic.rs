@@ -12,7 +12,6 @@ use crate::connection::Connection;
 use crate::error::again;
 use crate::inline_call::InlineCall;
 use crate::job::Job;
-use crate::link::Handshake;
 use crate::queue::Queue;
 use crate::server::Address;
 use crate::sync::Instant;
@@ -49,7 +48,18 @@ struct Wire {
     number: u64,
     /// The number of its calls that should have been answered, and are not.
     stalled: usize,
+    /// The first of its connections whose answers are believed.
+    believed_from: u64,
+    /// True while another connection is being made for it.
+    is_opening: bool,
+    /// The time since which it has a connection.
+    since: Option<Instant>,
+    /// The number of its latest connections that ended soon after they were made.
+    short_lives: u32,
 }
+
+/// The life below which a connection counts as short: a server or proxy that takes connections and closes them is not asked in a loop.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 impl Wire {
     /// True if waiting jobs may hope for it.
@@ -57,10 +67,13 @@ impl Wire {
         self.connection.is_some() && self.stalled == 0
     }
 
-    /// Closes it: it is neither used nor read again.
-    fn give_up(&mut self) {
+    /// Replaces its connection. Calls that are on their way over that are answered still.
+    fn replace(&mut self) {
         *self = Self {
             number: self.number + 1,
+            believed_from: self.believed_from,
+            is_opening: self.is_opening,
+            short_lives: self.short_lives,
             ..Self::default()
         };
     }
@@ -187,6 +200,10 @@ impl Traffic {
         alive.find_map(|wire| wire.connection.clone())
     }
 
+    pub(super) fn wire_of(&self, place: Place) -> usize {
+        self.wire(place.lane)
+    }
+
     fn wire(&self, lane: usize) -> usize {
         lane % self.wires.len()
     }
@@ -239,22 +256,62 @@ impl Traffic {
         gathers
     }
 
-    /// Notes a new connection.
-    pub(super) fn connected(&mut self, wire: usize, opened: Handshake) {
-        self.give_up_wire(wire);
-        let place = &mut self.wires[wire];
-        place.connection = Some(opened.connection);
-        place.server = opened.server;
-        self.pace.connected(Instant::now(), opened.round_trip);
-        self.open();
-        (self.why, self.opening) = (None, false);
+    /// Says whether a connection must be made for a wire, as none is being made yet.
+    pub(super) fn opens(&mut self, wire: usize) -> bool {
+        !mem::replace(&mut self.wires[wire].is_opening, true)
     }
 
-    /// Notes that a call was answered after this time. Says whether its connection is still in use.
+    /// Notes a new connection. Returns its number.
+    pub(super) fn connected(
+        &mut self,
+        wire: usize,
+        connection: Connection,
+        server: Option<Address>,
+        round_trip: Duration,
+    ) -> u64 {
+        self.replace(wire);
+        let place = &mut self.wires[wire];
+        (place.connection, place.server) = (Some(connection), server);
+        (place.is_opening, place.since) = (false, Some(Instant::now()));
+        let number = place.number;
+        self.pace.connected(Instant::now(), round_trip);
+        self.open();
+        (self.why, self.opening) = (None, false);
+        number
+    }
+
+    /// Notes that a connection has ended while nobody used it. If another must be made, returns how many have had a short life. Until
+    /// that has been tried, jobs may hope for it.
+    pub(super) fn ended(&mut self, wire: usize, number: u64, error: &BackendError) -> Option<u32> {
+        let place = &mut self.wires[wire];
+        if place.number != number {
+            return None;
+        }
+        let lived = place
+            .since
+            .map(|since| Instant::now().saturating_duration_since(since));
+        place.short_lives = match lived {
+            Some(lived) if lived < SHORT_LIFE => place.short_lives.saturating_add(1),
+            _ => 0,
+        };
+        let short_lives = place.short_lives;
+        self.replace(wire);
+        self.why = Some(again(error));
+        self.opening |= !self.is_hopeful();
+        self.opens(wire).then_some(short_lives)
+    }
+
+    /// A lane of this connection, if it is in use and carries no call.
+    pub(super) fn unused(&self, wire: usize, number: u64) -> Option<bool> {
+        let is_current = self.wires[wire].number == number;
+        is_current.then(|| self.is_idle(wire))
+    }
+
+    /// Notes that a call was answered after this time. Says whether the answers of its connection are believed.
     pub(super) fn answered(&mut self, place: Place, round_trip: Duration) -> bool {
         self.pace.answered(Instant::now(), round_trip);
         self.open();
-        self.is_current(place)
+        place.number >= self.wires[self.wire(place.lane)].believed_from
     }
 
     /// Notes a call that should have been answered. Says whether that is news, and about a connection in use.
@@ -292,11 +349,17 @@ impl Traffic {
         given_up
     }
 
-    /// Closes a connection. Its calls do not block another one: their callers hear the outcome, or that the deadline has
-    /// passed.
+    /// Closes a connection: it is neither used again, nor are its answers believed.
     fn give_up_wire(&mut self, wire: usize) {
+        self.replace(wire);
+        self.wires[wire].believed_from = self.wires[wire].number;
+    }
+
+    /// Frees a place for another connection. Calls over the one before do not block that: their callers hear the outcome, or that the
+    /// deadline has passed.
+    fn replace(&mut self, wire: usize) {
         let number = self.wires[wire].number;
-        self.wires[wire].give_up();
+        self.wires[wire].replace();
         let lanes = self.lanes.iter_mut().skip(wire).step_by(self.wires.len());
         for lane in lanes {
             if lane.stage == Stage::Calling && lane.number == number {

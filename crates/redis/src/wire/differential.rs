@@ -518,5 +518,5 @@ fn ids_are_those_of_core() {
 #[test]
 fn turns_and_free_places_are_those_of_core() {
     let world = run(Calls::Waiting, 6_000);
-    happened_often(world.with_gaps, 500);
+    happened_often(world.with_gaps, 300);
 }

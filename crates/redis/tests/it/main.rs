@@ -27,6 +27,7 @@ mod denial_cache;
 mod deploys;
 mod errors;
 mod hostile_server;
+mod idle_connections;
 mod network;
 mod processes;
 mod queueing;

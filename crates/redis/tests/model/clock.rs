@@ -43,6 +43,9 @@ impl Add<Duration> for Instant {
     }
 }
 
+/// A time that no model reaches.
+pub(crate) const NEVER: Duration = Duration::from_secs(1 << 30);
+
 /// Moves time to the next moment that a task waits for.
 pub(crate) fn pass() {
     let woken: Vec<Waker> = {
@@ -69,7 +72,9 @@ pub(crate) async fn timeout_at<F: Future>(deadline: Instant, run: F) -> Result<F
         if clock.now >= deadline {
             return Poll::Ready(Err(Elapsed));
         }
-        clock.waiting.push((deadline, cx.waker().clone()));
+        if deadline < Instant(NEVER) {
+            clock.waiting.push((deadline, cx.waker().clone()));
+        }
         Poll::Pending
     })
     .await

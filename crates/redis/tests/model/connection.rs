@@ -11,6 +11,8 @@ use super::clock::{Instant, timeout_at};
 use super::world::{WORLD, port};
 use crate::server;
 
+pub(crate) use super::clock::NEVER as KEEP_ALIVE;
+
 pub(crate) fn info(server: usize) -> ConnectionInfo {
     let url = format!("redis://127.0.0.1:{}/", port(server));
     url.into_connection_info().unwrap()

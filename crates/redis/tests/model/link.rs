@@ -61,6 +61,7 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) connection: Connection,
+    pub(crate) ended: std::future::Pending<()>,
     pub(crate) round_trip: Duration,
     pub(crate) server: Option<Address>,
 }
@@ -69,6 +70,7 @@ impl Handshake {
     pub(crate) fn to(server: usize) -> Self {
         Self {
             connection: Connection::to(server),
+            ended: std::future::pending(),
             round_trip: Duration::ZERO,
             server: Some(("127.0.0.1".to_owned(), port(server))),
         }

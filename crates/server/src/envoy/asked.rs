@@ -362,8 +362,9 @@ fn key_of(
     let Some(policy) = limiter.policy(&charge.policy) else {
         return Ok(key);
     };
-    let Err(misfit) = limiter.fits(&policy, &key) else {
-        return Ok(key);
+    let misfit = match limiter.identity(&policy, &key) {
+        Ok(key) => return Ok(key),
+        Err(misfit) => misfit,
     };
     // The policy's key is an address, as that of a layer in a service is.
     match values.as_slice() {

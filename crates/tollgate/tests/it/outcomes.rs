@@ -18,7 +18,6 @@ use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 fn limiter(policy: Policy) -> Limiter {
-    // The machine's clock: while time stands still two charges have no order, and credits are strict.
     let policy = policy.key(Global);
     Limiter::builder().policy(policy).build().unwrap()
 }

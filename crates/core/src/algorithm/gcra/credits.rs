@@ -18,7 +18,9 @@ const COARSENESS: u64 = 2;
 ///
 /// Think of the charges as standing in a queue, each in the stretch of time in which it drains. A credit takes a stretch out,
 /// and every charge behind it moves up. A receipt names the place at which its charge stood when it was made. The charge can
-/// still return the time between now and the place to which it has moved since.
+/// still return the time between now and the place to which it has moved since. No charge drains before it was made, and so its place
+/// is never nearer than its own drain from then on, whatever was taken out before it. This makes a credit exact where the list is
+/// not: for charges of one microsecond with another credit, and for credits that were merged.
 ///
 /// Times are whole microseconds, rounded so that a place is never later than it is.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +32,7 @@ pub(super) struct Credits {
 
 #[derive(Clone, Copy, Debug)]
 struct Credit {
-    /// The time at which it was given. Charges of that very microsecond may have come before it.
+    /// The time at which it was given. Charges of that very microsecond may have come before it, and count as if they had.
     at_us: u64,
     /// The start of the stretch that was taken out.
     from_us: u64,

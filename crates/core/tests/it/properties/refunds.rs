@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestCaseResult};
-use tollgate_core::{Algorithm, Quota, Snapshot};
+use tollgate_core::{Algorithm, Quota, Receipt, Snapshot};
 
 use crate::support::budget::{Budget, is_even_bucket, receipt_of, warms_up, without_warm_up};
 use crate::support::history::History;
@@ -196,6 +196,65 @@ fn no_credits_to_a_busy_bucket_make_possible_what_the_net_history_does_not() {
 
 /// Four are charged in one instant; two of them give back at once and two a second later. Of the latter only one unit still
 /// counts, because one has drained of the two units that remained after the first credits.
+/// In whatever order charges and credits of one microsecond come, each credit returns all of its charge. One call of many requests has
+/// one time for all of them.
+#[test]
+fn while_time_stands_still_every_credit_returns_all_of_its_charge() {
+    let steps = prop::collection::vec(
+        (any::<bool>(), 1_u64..4, any::<prop::sample::Index>()),
+        1..200,
+    );
+    let quotas = quotas::any().prop_filter("cold units cost more", |quota| !warms_up(quota));
+    let all = (quotas, starts(), 0_u64..5, steps);
+    check(2_000, &all, |(quota, now, before, steps)| {
+        let (mut budget, mut open) = (Budget::full(quota), Vec::new());
+        let first = budget.charge(now, before.min(budget.capacity())).0;
+        let (left, mut taken) = (first.remaining(), 0);
+        for (is_charge, cost, which) in steps {
+            if is_charge || open.is_empty() {
+                let (_, receipt) = budget.charge(now, cost);
+                taken += receipt.as_ref().map_or(0, Receipt::cost);
+                open.extend(receipt);
+            } else {
+                let receipt: Receipt = open.swap_remove(which.index(open.len()));
+                taken -= receipt.cost();
+                budget.credit(now, &receipt, receipt.cost());
+            }
+            prop_assert_eq!(budget.peek(now).remaining(), left - taken);
+        }
+        Ok(())
+    });
+}
+
+/// A charge behind a credit of its own microsecond returns, later on, what has not drained of it by then.
+#[test]
+fn a_charge_behind_a_credit_of_its_microsecond_returns_what_still_drains() {
+    let all = (
+        quotas::tiny_gcra(),
+        starts(),
+        1_u64..6,
+        1_u64..6,
+        0_u64..200,
+    );
+    check(2_000, &all, |(quota, now, gone, stays, after)| {
+        let (mut budget, mut bare) = (Budget::full(quota), Budget::full(quota));
+        let (Some(first), Some(_)) = (budget.charge(now, gone).1, bare.charge(now, stays).1) else {
+            return Ok(());
+        };
+        budget.credit(now, &first, gone);
+        let (_, second) = budget.charge(now, stays);
+        let second = second.expect("it has room, as the bare one has");
+
+        budget.credit(now + after, &second, stays);
+
+        // All that has drained of it stays taken, and no more.
+        let left = budget.peek(now + after);
+        prop_assert_eq!(left.remaining(), budget.capacity());
+        prop_assert_eq!(left.reset_after(), Duration::ZERO);
+        Ok(())
+    });
+}
+
 #[test]
 fn credits_of_one_instant_return_no_more_together_than_is_left_of_it() {
     const SECOND: u64 = 1_000_000;

@@ -25,6 +25,7 @@ use tollgate_testkit::Standalone;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A budget of one policy.
+#[derive(Clone)]
 pub(crate) struct Budget {
     pub(crate) scope: Scope,
     pub(crate) quota: Quota,

@@ -14,7 +14,7 @@ use crate::truth::book::{Head, Page, Place, Run};
 use crate::truth::policies::{
     ExemptBy, FAVOURITE, LISTED_METHODS, LISTED_ROUTES, PLENTY, REFUSED, Rule,
 };
-use crate::truth::readings::{HEADER, Who};
+use crate::truth::readings::{HEADER, Reading, Who};
 use crate::truth::services::{ANNOTATED, LIMITED};
 
 /// The findings that the judge may report.
@@ -70,7 +70,7 @@ pub(crate) struct Judge<'a> {
     /// The owners of budgets, by policy and budget, with the request that showed each first.
     owners: HashMap<(usize, Key), (Caller, usize)>,
     /// The requests that passed, by policy and caller.
-    passed: HashMap<Caller, Passed>,
+    passed: HashMap<(Caller, Vec<Option<Reading>>), Passed>,
 }
 
 /// The place of a policy, and the caller for which it is asked; `None` if no handler knows the caller.
@@ -177,8 +177,17 @@ impl<'a> Judge<'a> {
             if caller.is_none() && (is_known || !must_be_charged) {
                 continue;
             }
+            // Who lacks a part shares only with those who agree in the others.
+            let others = match caller {
+                None => who.parts(),
+                Some(_) => &[],
+            };
+            let others = others
+                .iter()
+                .map(|part| run.head.readings.get(part).cloned());
             let caller = (index, caller);
-            let account = self.passed.entry(caller.clone()).or_default();
+            let sharer = (caller.clone(), others.collect::<Vec<_>>());
+            let account = self.passed.entry(sharer).or_default();
             account.count += passed;
             account.requests.push(number);
             for taken in taken.clone() {

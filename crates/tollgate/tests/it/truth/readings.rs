@@ -44,6 +44,14 @@ pub(crate) enum Who {
 }
 
 impl Who {
+    /// The parts of an identity that has several.
+    pub(crate) fn parts(self) -> &'static [Self] {
+        match self {
+            Self::Parts(parts) => parts,
+            _ => &[],
+        }
+    }
+
     /// True if the body has to be read for it.
     pub(crate) fn is_in_body(self) -> bool {
         match self {
@@ -96,6 +104,10 @@ pub(crate) async fn read(
     let mut readings = BTreeMap::new();
     for who in wanted {
         readings.insert(*who, read_one(parts, body, *who).await);
+        // Callers that lack a part are told apart by the others.
+        for part in who.parts() {
+            readings.insert(*part, read_one(parts, body, *part).await);
+        }
     }
     readings
 }

@@ -1,0 +1,156 @@
+//! Connections that end, or are forgotten on the way, while nobody uses them: no request is undecided because of that.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{Budget, Patience, cluster, connect};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tollgate_core::Quota;
+use tollgate_redis::RedisBackend;
+use tollgate_testkit::{Cluster, Fault, Proxy, Sentinels, Standalone};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Closes all connections of clients, and returns when the server knows none of them any more.
+fn close_all(server: &Standalone) {
+    let ours = || -> Vec<String> {
+        let list = server.command(&["CLIENT", "LIST"]);
+        let ours = list.lines().filter(|line| line.contains("name=tollgate"));
+        let ids = ours.filter_map(|line| line.split(' ').next());
+        ids.map(str::to_owned).collect()
+    };
+    let before = ours();
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    while ours().iter().any(|id| before.contains(id)) {}
+}
+
+#[tokio::test]
+async fn a_request_after_its_connections_were_closed_is_decided() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let builder = RedisBackend::builder(&proxy.url()).patient();
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("closed", Quota::per_day(100));
+    for silence_ms in [20, 50, 100, 200].repeat(4) {
+        sleep(Duration::from_millis(silence_ms)).await;
+        proxy.cut();
+        budget.take(&backend, 1).await.unwrap();
+    }
+    for silence_ms in [2, 10, 50, 200].repeat(4) {
+        close_all(&server);
+        sleep(Duration::from_millis(silence_ms)).await;
+        budget.take(&backend, 1).await.unwrap();
+    }
+    assert_eq!(budget.remaining(&backend).await, 68);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_after_a_pause_pass_no_spent_budget() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("spent", Quota::per_day(5));
+    budget.take(&backend, 5).await.unwrap();
+    close_all(&server);
+    sleep(Duration::from_millis(20)).await;
+
+    let mut all = JoinSet::new();
+    for _ in 0..64 {
+        let (backend, budget) = (backend.clone(), budget.clone());
+        all.spawn(async move { budget.take(&backend, 1).await.unwrap().is_admitted() });
+    }
+
+    assert_eq!(all.join_all().await, [false; 64]);
+}
+
+#[tokio::test]
+async fn a_server_that_closes_idle_connections_costs_no_request() {
+    let server = Standalone::start();
+    server.command(&["CONFIG", "SET", "timeout", "1"]);
+    let backend = connect(&server).await;
+    let budget = Budget::of("idle", Quota::per_day(100));
+    for _ in 0..3 {
+        budget.take(&backend, 1).await.unwrap();
+        sleep(Duration::from_millis(2_500)).await;
+    }
+    assert_eq!(budget.remaining(&backend).await, 97);
+}
+
+#[tokio::test]
+async fn a_server_that_was_restarted_is_connected_to_before_anybody_asks() {
+    let mut server = Standalone::start();
+    let backend = connect(&server).await;
+    let budget = Budget::of("restarted", Quota::per_day(10));
+    budget.take(&backend, 1).await.unwrap();
+
+    server.kill();
+    server.restart();
+    let connected = async {
+        // The last command of those that introduce us.
+        while !server.command(&["CLIENT", "LIST"]).contains("cmd=evalsha") {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, connected).await.unwrap();
+    sleep(Duration::from_millis(200)).await;
+
+    budget.take(&backend, 1).await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_behind_sentinels_and_in_a_cluster_are_made_again_likewise() {
+    let sentinels = Sentinels::start();
+    let backend = RedisBackend::sentinel(sentinels.master_name(), sentinels.urls());
+    let behind = backend.patient().connect().await.unwrap();
+    let cluster = Cluster::start();
+    let across = cluster::connect(&cluster).await;
+    let of_nodes = cluster::on_each_node(&cluster, "quiet", Quota::per_day(100));
+    let budget = Budget::of("quiet", Quota::per_day(100));
+    // The connections to all nodes are there.
+    budget.take(&behind, 1).await.unwrap();
+    for budget in &of_nodes {
+        budget.take(&across, 1).await.unwrap();
+    }
+    for _ in 0..4 {
+        sentinels.servers().iter().for_each(close_all);
+        cluster.nodes().iter().for_each(close_all);
+        sleep(Duration::from_millis(20)).await;
+
+        budget.take(&behind, 1).await.unwrap();
+        for budget in &of_nodes {
+            budget.take(&across, 1).await.unwrap();
+        }
+    }
+}
+
+/// A firewall that forgets a flow drops its packets and says nothing. New flows pass.
+#[tokio::test]
+async fn a_flow_that_was_forgotten_costs_one_deadline() {
+    const DEADLINE: Duration = Duration::from_secs(3);
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    let builder = RedisBackend::builder(&proxy.url()).deadline(DEADLINE);
+    let backend = builder.connect_deadline(PATIENCE).connect().await.unwrap();
+    let budget = Budget::of("forgotten", Quota::per_day(100));
+    for _ in 0..4 {
+        // Over both connections.
+        let (one, other) = tokio::join!(budget.take(&backend, 1), budget.take(&backend, 1));
+        one.and(other).unwrap();
+    }
+
+    proxy.fail_with(Fault::Stall);
+    let asked = Instant::now();
+    let mut all = JoinSet::new();
+    for _ in 0..8 {
+        let (backend, budget) = (backend.clone(), budget.clone());
+        all.spawn(async move { budget.take(&backend, 1).await });
+    }
+    sleep(Duration::from_millis(100)).await;
+    proxy.fail_with(Fault::None);
+
+    all.join_all().await;
+    while budget.take(&backend, 1).await.is_err() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    // A call is given up for good two seconds after its deadline.
+    assert!(asked.elapsed() < DEADLINE + Duration::from_millis(1_500));
+}
