@@ -9,12 +9,13 @@ mod tls;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tollgate::{LimiterBuilder, RedisBackend};
+use tollgate::{LimiterBuilder, OnFailure, RedisBackend, Share};
 use tollgate_server::{Gateway, Listener, Tls};
 
 use self::admin::AdminArguments;
@@ -22,6 +23,7 @@ use self::log::LogForm;
 use self::service_manager::ServiceManager;
 use self::tls::TlsArguments;
 use crate::failure::Failure;
+use crate::figures::read_period;
 use crate::redis::RedisArguments;
 
 /// Answers Envoy's rate limit service, and the questions of nginx, Caddy and Traefik, with the budgets of a file.
@@ -50,6 +52,13 @@ pub(crate) struct ServeArguments {
     /// The address on which nginx, Caddy or Traefik ask. The file needs a table [forward_auth].
     #[arg(long, value_name = "ADDRESS")]
     forward_auth: Option<SocketAddr>,
+    /// What every policy does while Redis does not decide, in place of what the file says: lets requests pass, answers Envoy
+    /// UNAVAILABLE, or counts in this process.
+    #[arg(long, value_enum, value_name = "RULE")]
+    on_failure: Option<FailureRule>,
+    /// The time in which Redis must decide, as in 50ms or 1s.
+    #[arg(long, value_name = "TIME", value_parser = read_period, requires = "urls")]
+    deadline: Option<Duration>,
     /// The address of /metrics, /livez and /readyz.
     #[arg(long, value_name = "ADDRESS")]
     status: Option<SocketAddr>,
@@ -64,10 +73,34 @@ pub(crate) struct ServeArguments {
     redis: RedisArguments,
 }
 
+/// The rules for the time in which Redis does not decide.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FailureRule {
+    Allow,
+    Deny,
+    Local,
+}
+
+impl From<FailureRule> for OnFailure {
+    fn from(rule: FailureRule) -> Self {
+        match rule {
+            FailureRule::Allow => Self::Allow,
+            FailureRule::Deny => Self::Deny,
+            FailureRule::Local => Self::Local(Share::WHOLE),
+        }
+    }
+}
+
+impl ServeArguments {
+    fn on_failure(&self) -> Option<OnFailure> {
+        self.on_failure.map(OnFailure::from)
+    }
+}
+
 pub(crate) fn run(asked: &ServeArguments) -> Result<String, Failure> {
     if asked.check {
         asked.admin.read()?;
-        let started = Gateway::start(&asked.file, |builder| builder);
+        let started = Gateway::start(&asked.file, asked.on_failure(), |builder| builder);
         started.map(drop).map_err(Failure::invalid)?;
         asked.tls.load()?;
         return Ok(format!("{}: valid\n", asked.file.display()));
@@ -83,7 +116,7 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
     let admin = asked.admin.read()?;
     let redis = match asked.redis.are_given() {
         false => None,
-        true => Some(connected(&asked.redis).await?),
+        true => Some(connected(asked).await?),
     };
     let finish = |builder: LimiterBuilder| {
         let builder = match &admin {
@@ -96,7 +129,8 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
         }
     };
     let page = recorder().map_err(Failure::invalid)?;
-    let gateway = Gateway::start(&asked.file, finish).map_err(Failure::invalid)?;
+    let gateway =
+        Gateway::start(&asked.file, asked.on_failure(), finish).map_err(Failure::invalid)?;
     if gateway.answers_forward_auth() != asked.forward_auth.is_some() {
         return Err(Failure::usage(
             "--forward-auth and the table [forward_auth] of the file belong together: one of them is missing",
@@ -162,9 +196,12 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The backend of a server, with the deadlines and connections of the library.
-async fn connected(redis: &RedisArguments) -> Result<RedisBackend, Failure> {
-    let builder = redis.servers()?.client_name("tollgate-serve");
+/// The backend of a server, with the connections of the library, and its deadline unless another is stated.
+async fn connected(asked: &ServeArguments) -> Result<RedisBackend, Failure> {
+    let mut builder = asked.redis.servers()?.client_name("tollgate-serve");
+    if let Some(deadline) = asked.deadline {
+        builder = builder.deadline(deadline);
+    }
     builder.connect().await.map_err(Failure::unconnected)
 }
 

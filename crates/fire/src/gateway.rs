@@ -66,7 +66,7 @@ async fn answer(orders: &GatewayOrders) -> Result<()> {
         population: Population::of(orders.seed),
         flaw: orders.flaw,
     };
-    let gateway = Gateway::start(&orders.file, |builder| builder.backend(backend))?;
+    let gateway = Gateway::start(&orders.file, None, |builder| builder.backend(backend))?;
     let listener = TcpListener::bind(orders.address).await?;
     tokio::spawn(watch_the_machine());
     let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));

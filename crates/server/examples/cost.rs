@@ -228,7 +228,7 @@ impl Asked {
             Some(redis) => Some(RedisBackend::connect(&redis.url()).await?),
             None => None,
         };
-        let gateway = Gateway::start(file, |builder| match backend {
+        let gateway = Gateway::start(file, None, |builder| match backend {
             Some(backend) => builder.backend(backend),
             None => builder,
         })?;

@@ -167,7 +167,7 @@ fn middle(figures: impl Iterator<Item = f64>) -> f64 {
 async fn serve(rules: usize, folder: &std::path::Path) -> Result<std::net::SocketAddr, Failure> {
     let file = folder.join(format!("{rules}.toml"));
     std::fs::write(&file, configuration(rules.max(10)))?;
-    let gateway = Gateway::start(file, |builder| builder)?;
+    let gateway = Gateway::start(file, None, |builder| builder)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await });

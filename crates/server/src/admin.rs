@@ -40,7 +40,7 @@ pub use self::token::{AdminToken, AdminTokenError};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let admin = Admin::new(AdminToken::new(&std::env::var("ADMIN_TOKEN")?)?);
 /// // It records decisions from here on. A gateway without an admin records none.
-/// let gateway = Gateway::start("gateway.toml", |builder| admin.watch(builder))?;
+/// let gateway = Gateway::start("gateway.toml", None, |builder| admin.watch(builder))?;
 /// let listener = TcpListener::bind("127.0.0.1:8083").await?;
 /// gateway.serve_admin(listener, &admin, std::future::pending()).await?;
 /// # Ok(()) }
@@ -62,7 +62,7 @@ impl Admin {
     /// use tollgate_server::{Admin, Gateway};
     ///
     /// fn start(admin: &Admin) -> Result<Gateway, tollgate::config::ReloadError> {
-    ///     Gateway::start("gateway.toml", |builder| admin.watch(builder))
+    ///     Gateway::start("gateway.toml", None, |builder| admin.watch(builder))
     /// }
     /// ```
     pub fn watch(&self, builder: LimiterBuilder) -> LimiterBuilder {

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tollgate::config::{self, ReloadError, Watch};
-use tollgate::{ConfigError, Limiter, LimiterBuilder, Policy};
+use tollgate::{ConfigError, Limiter, LimiterBuilder, OnFailure, Policy};
 
 use crate::admin::{self, Admin};
 use crate::counts::{Counters, Counts};
@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(5);
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // The builder takes a backend: without one, the budgets are in this process.
-/// let gateway = Gateway::start("gateway.toml", |builder| builder)?;
+/// let gateway = Gateway::start("gateway.toml", None, |builder| builder)?;
 /// let listener = TcpListener::bind("127.0.0.1:8081").await?;
 /// gateway.serve(listener, std::future::pending()).await?;
 /// # Ok(()) }
@@ -55,13 +55,15 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Reads the file, builds its limiter with what `finish` adds to the builder, and follows the file from now on.
+    /// Reads the file, builds its limiter with what `finish` adds to the builder, and follows the file from now on. While the backend
+    /// fails, every policy does what `on_failure` says, if that is stated, and what the file says otherwise.
     ///
     /// # Errors
     ///
     /// If the file cannot be read, or makes no sense: with its path and, as far as it is known, the line.
     pub fn start(
         path: impl Into<PathBuf>,
+        on_failure: Option<OnFailure>,
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Result<Self, ReloadError> {
         let path = path.into();
@@ -72,7 +74,10 @@ impl Gateway {
         let live_read = Arc::clone(&live);
         let named = path.clone();
         let mut file = config::watch(path, move |text| {
-            let (limiter, gateways) = crate::config::read_file(&named, text)?;
+            let (mut limiter, gateways) = crate::config::read_file(&named, text)?;
+            for policy in &mut limiter.policies {
+                policy.on_failure = on_failure.unwrap_or(policy.on_failure);
+            }
             if let Some(live) = &*lock(&live_read) {
                 check_change(&live.gateways.load(), &gateways)?;
             }

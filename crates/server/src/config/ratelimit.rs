@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use saphyr::MarkedYaml;
 use tollgate::config::{LimiterConfig, PolicyConfig, QuotasConfig};
-use tollgate::{Algorithm, MAX_NAME_LEN, Quota};
+use tollgate::{Algorithm, MAX_NAME_LEN, OnFailure, Quota};
 
 use super::yaml::{at, document, fields, flag, line, list, number, text};
 use crate::period::{period, unit_named};
@@ -19,8 +19,10 @@ pub(super) fn read(yaml: &str) -> Result<(LimiterConfig, Rules), String> {
     for (field, line, node) in fields(&document, "the file")? {
         match field {
             "domain" => domain = text(node, field)?,
+            // Envoy Gateway names its files.
+            "name" => drop(text(node, field)?),
             "descriptors" => descriptors = Some(node),
-            _ => return Err(unknown(field, line, "domain, descriptors")),
+            _ => return Err(unknown(field, line, "domain, descriptors, name")),
         }
     }
     let Some(domain) = domain else {
@@ -78,12 +80,14 @@ impl Reader<'_> {
             match field {
                 "key" => key = text(node, field)?,
                 "value" => value = text(node, field)?,
-                "rate_limit" => limit = Some(node),
+                // Envoy Gateway writes null where there is none.
+                "rate_limit" => limit = (!matches!(text(node, field), Ok(None))).then_some(node),
                 "descriptors" => nested = Some(node),
                 "shadow_mode" => shadow = flag(node, field)?,
                 "share_threshold" => shared = flag(node, field)?.then_some(line),
                 // They change the names of metrics, which are not those of envoy/ratelimit, and no decision.
                 "detailed_metric" | "value_to_metric" => drop(flag(node, field)?),
+                "quota_mode" if !flag(node, field)? => {}
                 "quota_mode" => {
                     return Err(at(
                         line,
@@ -266,6 +270,8 @@ fn policy(name: &str, quotas: QuotasConfig, shadow: bool) -> PolicyConfig {
     policy.quotas = quotas;
     policy.on_demand = true;
     policy.shadow = shadow;
+    // What Envoy does then is Envoy's to say: `failure_mode_deny`.
+    policy.on_failure = OnFailure::Deny;
     policy
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// use tollgate_server::{Gateway, Listener, TlsFiles};
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let gateway = Gateway::start("gateway.toml", |builder| builder)?;
+/// let gateway = Gateway::start("gateway.toml", None, |builder| builder)?;
 /// let tls = TlsFiles::new("server.pem", "server.key").load()?;
 /// let listener = Listener::from(TcpListener::bind("[::]:8081").await?).tls(&tls);
 /// gateway.serve(listener, std::future::pending()).await?;

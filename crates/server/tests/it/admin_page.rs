@@ -72,7 +72,7 @@ impl Steered {
         let within = runtime.enter();
         let file = File::toml(policies);
         let admin = Admin::new(AdminToken::new(TOKEN).unwrap());
-        let gateway = Gateway::start(file.path(), |builder| finish(admin.watch(builder)));
+        let gateway = Gateway::start(file.path(), None, |builder| finish(admin.watch(builder)));
         let gateway = Arc::new(gateway.unwrap());
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let questions = listener.local_addr().unwrap();

@@ -393,7 +393,7 @@ async fn a_file_that_could_not_limit_is_refused_with_the_reason() {
     ];
     for (text, reason) in cases {
         let file = File::toml(&text);
-        let error = Gateway::start(file.path(), |builder| builder).unwrap_err();
+        let error = Gateway::start(file.path(), None, |builder| builder).unwrap_err();
         assert!(error.to_string().contains(reason), "{text}: {error}");
     }
 }

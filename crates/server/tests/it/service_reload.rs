@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollgate::key::ClientIp;
-use tollgate::{Figure, Policy, RedisBackend};
+use tollgate::{Figure, OnFailure, Policy, RedisBackend, Share};
+use tollgate_server::proto::RateLimitRequest;
 use tollgate_server::proto::rate_limit_response::Code;
 use tollgate_server::proto::rate_limit_response::rate_limit::Unit;
 use tollgate_server::proto::rate_limit_service_client::RateLimitServiceClient;
@@ -68,6 +69,49 @@ async fn without_a_backend_the_rule_of_the_policy_decides() {
     assert_eq!(
         local.ask([user("acme", "alice")]).await.overall_code(),
         Code::OverLimit
+    );
+}
+
+/// What Envoy does without an answer is Envoy's to say, unless the operator says it here.
+#[tokio::test]
+async fn without_a_backend_a_file_of_envoy_ratelimit_leaves_the_decision_to_envoy() {
+    // As Envoy Gateway writes it.
+    let file = File::yaml(
+        "name: shop\n\
+         domain: shop\n\
+         descriptors:\n\
+         - key: user\n  \
+           rate_limit: null\n  \
+           quota_mode: false\n  \
+           descriptors:\n  \
+           - key: path\n    \
+             rate_limit: { unit: hour, requests_per_unit: 3 }\n",
+    );
+    let asked = || RateLimitRequest {
+        domain: "shop".to_owned(),
+        ..request([descriptor(&[("user", "alice"), ("path", "/")])])
+    };
+
+    let mut stated = Asker::without_redis(&file, None).await;
+    assert_eq!(
+        stated.wrong(asked()).await,
+        "Unavailable: the limiter cannot decide"
+    );
+    let mut open = Asker::without_redis(&file, Some(OnFailure::Allow)).await;
+    for _ in 0..5 {
+        assert_eq!(open.send(asked()).await.unwrap().overall_code(), Code::Ok);
+    }
+    let mut local = Asker::without_redis(&file, Some(OnFailure::Local(Share::WHOLE))).await;
+    for code in [Code::Ok, Code::Ok, Code::Ok, Code::OverLimit] {
+        assert_eq!(local.send(asked()).await.unwrap().overall_code(), code);
+    }
+
+    // In TOML too.
+    let open = RULES.replace("on_demand = true", "on_demand = true\non_failure = 'allow'");
+    let mut closed = Asker::without_redis(&File::toml(&open), Some(OnFailure::Deny)).await;
+    assert_eq!(
+        closed.wrong(request([account("acme")])).await,
+        "Unavailable: the limiter cannot decide"
     );
 }
 

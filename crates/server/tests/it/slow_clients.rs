@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// The sockets of HTTP: of questions, of the status and of the admin.
 async fn sockets() -> (File, [SocketAddr; 3]) {
     let file = File::toml(FORWARD_AUTH);
-    let gateway = Gateway::start(file.path(), |builder| builder).unwrap();
+    let gateway = Gateway::start(file.path(), None, |builder| builder).unwrap();
     let gateway = Arc::new(gateway);
     let mut listeners = Vec::new();
     for _ in 0..3 {
@@ -219,7 +219,7 @@ async fn a_socket_that_is_to_end_waits_for_silent_clients_for_a_while_and_closes
     let log = Log::default();
     let _guard = log.listen();
     let file = File::toml(FORWARD_AUTH);
-    let gateway = Gateway::start(file.path(), |builder| builder).unwrap();
+    let gateway = Gateway::start(file.path(), None, |builder| builder).unwrap();
     let admin = Admin::new(AdminToken::new("a-token-of-this-test").unwrap());
     let listener = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (questions, steering) = (listener().await, listener().await);

@@ -55,7 +55,7 @@ impl Steered {
     pub(crate) async fn with(finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder) -> Self {
         let file = File::toml(POLICIES);
         let admin = Admin::new(AdminToken::new(TOKEN).unwrap());
-        let gateway = Gateway::start(file.path(), |builder| finish(admin.watch(builder)));
+        let gateway = Gateway::start(file.path(), None, |builder| finish(admin.watch(builder)));
         let gateway = Arc::new(gateway.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use tollgate::{LimiterBuilder, ManualClock, MemoryBackend};
+use tollgate::{LimiterBuilder, ManualClock, MemoryBackend, OnFailure};
 use tollgate_server::proto::rate_limit_descriptor::{Entry, RateLimitOverride};
 use tollgate_server::proto::rate_limit_response::DescriptorStatus;
 use tollgate_server::proto::rate_limit_response::rate_limit::Unit;
@@ -11,7 +11,7 @@ use tollgate_server::proto::{RateLimitDescriptor, RateLimitRequest, RateLimitRes
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::{File, Served};
+use super::{File, Served, without_redis};
 
 const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -74,7 +74,15 @@ impl Asker {
         file: &File,
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Self {
-        let served = Served::with(file, ANYWHERE, finish).await;
+        Self::to(Served::with(file, ANYWHERE, finish).await).await
+    }
+
+    /// One whose policies do this without their backend, whatever the file says.
+    pub(crate) async fn without_redis(file: &File, on_failure: Option<OnFailure>) -> Self {
+        Self::to(Served::failing(file, ANYWHERE, on_failure, without_redis).await).await
+    }
+
+    async fn to(served: Served) -> Self {
         let channel = Channel::from_shared(format!("http://{}", served.address));
         let channel = channel.unwrap().connect().await.unwrap();
         let client = RateLimitServiceClient::new(channel);

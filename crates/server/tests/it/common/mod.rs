@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tollgate::{LimiterBuilder, RedisBackend};
+use tollgate::{LimiterBuilder, OnFailure, RedisBackend};
 use tollgate_server::{Gateway, Listener, Tls};
 
 /// The configuration file of a gateway, in a folder that is removed after the test.
@@ -71,7 +71,17 @@ impl Served {
         address: SocketAddr,
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Self {
-        let gateway = Arc::new(Gateway::start(file.path(), finish).unwrap());
+        Self::failing(file, address, None, finish).await
+    }
+
+    /// One whose policies do this while the backend fails, whatever the file says.
+    pub(crate) async fn failing(
+        file: &File,
+        address: SocketAddr,
+        on_failure: Option<OnFailure>,
+        finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+    ) -> Self {
+        let gateway = Arc::new(Gateway::start(file.path(), on_failure, finish).unwrap());
         let serving = Arc::clone(&gateway);
         let serve = |listener, stopped: oneshot::Receiver<()>| {
             tokio::spawn(async move { serving.serve(listener, ended(stopped)).await })
@@ -81,7 +91,7 @@ impl Served {
 
     /// One that Envoy asks over TLS.
     pub(crate) async fn secure(file: &File, tls: &Tls) -> Self {
-        let gateway = Arc::new(Gateway::start(file.path(), |builder| builder).unwrap());
+        let gateway = Arc::new(Gateway::start(file.path(), None, |builder| builder).unwrap());
         let (serving, tls) = (Arc::clone(&gateway), tls.clone());
         let serve = |listener, stopped: oneshot::Receiver<()>| {
             let listener = Listener::from(listener).tls(&tls);
@@ -105,12 +115,12 @@ impl Served {
         file: &File,
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Self {
-        let gateway = Gateway::start(file.path(), finish).unwrap();
+        let gateway = Gateway::start(file.path(), None, finish).unwrap();
         Self::asked_over_http(gateway, Listener::from).await
     }
 
     async fn forward_auth_on(file: &File, secured: impl FnOnce(TcpListener) -> Listener) -> Self {
-        let gateway = Gateway::start(file.path(), |builder| builder).unwrap();
+        let gateway = Gateway::start(file.path(), None, |builder| builder).unwrap();
         Self::asked_over_http(gateway, secured).await
     }
 
