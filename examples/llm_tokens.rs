@@ -20,10 +20,14 @@ enum Chunk {
     Usage { total_tokens: u64 },
 }
 
+/// The tokens of a prompt, for a model whose tokens are words.
+fn tokens_of(prompt: &str) -> u64 {
+    prompt.split_whitespace().count() as u64
+}
+
 /// A stand-in for a model: eight words, and then the usage, in which the prompt counts as well.
-fn model(prompt: &str) -> impl Stream<Item = Chunk> + use<> {
+fn model(prompt_tokens: u64) -> impl Stream<Item = Chunk> + use<> {
     let words = ["once", "upon", "a", "time", "there", "was", "a", "gate"];
-    let prompt_tokens = prompt.split_whitespace().count() as u64;
     let total_tokens = prompt_tokens + words.len() as u64;
     let chunks = words.into_iter().map(Chunk::Text);
     let chunks = chunks.chain([Chunk::Usage { total_tokens }]);
@@ -31,7 +35,7 @@ fn model(prompt: &str) -> impl Stream<Item = Chunk> + use<> {
 }
 
 /// Settles the tokens when it is dropped together with the stream: those of the usage, or, if the caller has gone before, those
-/// that were written until then.
+/// of the prompt and of what was written until then.
 struct Meter {
     status: RateLimitStatus,
     tokens: u64,
@@ -66,8 +70,13 @@ async fn complete(
     status: RateLimitStatus,
     prompt: String,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let mut meter = Meter { status, tokens: 0 };
-    Sse::new(model(&prompt).map(move |chunk| {
+    let prompt = tokens_of(&prompt);
+    let mut meter = Meter {
+        status,
+        // The model reads the prompt, whether its caller waits or not.
+        tokens: prompt,
+    };
+    Sse::new(model(prompt).map(move |chunk| {
         // All of it goes along, not only the number.
         let meter = &mut meter;
         Ok(meter.event(chunk))

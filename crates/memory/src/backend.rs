@@ -137,7 +137,7 @@ impl MemoryBackend {
         // Nobody knows whether a retry has passed on a charge whose key is forgotten.
         shard
             .find(&lookup)
-            .is_some_and(|slot| receipt.close(shard.state_mut(slot), now))
+            .is_some_and(|slot| receipt.close(shard.settled_mut(slot), now))
     }
 
     pub(crate) fn with(hashing: KeyHashing, shards: Shards, clock: Box<dyn Clock>) -> Self {
@@ -226,7 +226,7 @@ impl Backend for MemoryBackend {
         };
         // A missing key has nothing to get back, because its budget is full.
         if let Some(slot) = shard.find(&lookup) {
-            receipt.credit_to(shard.state_mut(slot), now, n);
+            receipt.credit_to(shard.settled_mut(slot), now, n);
             shard.gave_back(&self.hashing, &lookup, slot);
         }
     }
@@ -240,12 +240,18 @@ impl Backend for MemoryBackend {
         let mut shard = self.shards.lock_for(&lookup);
         let now = shard.time(came_at, &*self.clock);
         if let Some(slot) = shard.find(&lookup) {
-            receipt.debit_from(shard.state_mut(slot), now, n);
+            // Each strike by a response is a visit of its own.
+            let state = if receipt.quota().is_ban() {
+                shard.state_mut(slot)
+            } else {
+                shard.settled_mut(slot)
+            };
+            receipt.debit_from(state, now, n);
         } else {
             let mut state = State::full(receipt.quota());
             receipt.debit_from(&mut state, now, n);
             // A debit that finds no room is lost, as an evicted one would be.
-            drop(shard.insert(&self.hashing, now, &lookup, state));
+            drop(shard.insert(&self.hashing, now, &lookup, state, false));
         }
     }
 

@@ -153,7 +153,7 @@ impl Shard {
             .iter()
             .any(|verdict| verdict.taken() > 0)
         {
-            self.insert(hashing, now, &lookup, state)?;
+            self.insert(hashing, now, &lookup, state, charge.quota.is_ban())?;
         }
         Ok(decision)
     }
@@ -185,7 +185,13 @@ impl Shard {
         &mut entry.state
     }
 
-    /// Remembers a key whose search just failed. A full shard evicts another one for it.
+    /// The state of a key that was just found to settle what its caller did before. That is no second visit.
+    #[inline]
+    pub(crate) fn settled_mut(&mut self, slot: Slot) -> &mut State {
+        &mut self.table.entry_mut(slot).state
+    }
+
+    /// Remembers a key whose search just failed, as one that was seen again or not. A full shard evicts another one for it.
     ///
     /// # Errors
     ///
@@ -196,6 +202,7 @@ impl Shard {
         now: Timestamp,
         lookup: &Lookup<'_>,
         state: State,
+        is_again: bool,
     ) -> Result<(), BackendError> {
         if !(self.is_stuck && self.is_full()) {
             self.walk(hashing, now, Walk::MakeRoom);
@@ -212,6 +219,9 @@ impl Shard {
             }
             let scope = lookup.scope.number();
             key = key.at(self.arena.insert(scope, lookup.bytes));
+        }
+        if is_again {
+            key.mark_seen_again();
         }
         let entry = Entry { key, state };
         self.table
@@ -340,7 +350,7 @@ impl Shard {
         let unit = Scope::numbered(self.scope(key))?.unit();
         let rank = if unit == Unit::Ban && entry.state.banned_for(now).is_some() {
             Rank::Ban
-        } else if unit == Unit::Ban || key.is_seen_again() {
+        } else if key.is_seen_again() {
             Rank::SeenAgain
         } else {
             Rank::SeenOnce
@@ -377,7 +387,8 @@ struct EntryValue {
 enum Rank {
     /// Charged once and never seen again, so that no caller waits for it.
     SeenOnce,
-    /// Seen again. Strikes and earlier bans count as such from the first: their caller came back, to be denied.
+    /// Seen again. A strike by a denial counts as such from the first: its caller came back, to be denied. A strike by a response does
+    /// so from the second.
     SeenAgain,
     /// A ban in force. It has to hold although its caller stays away.
     Ban,

@@ -119,7 +119,8 @@ pub(crate) fn decide_several(
             && (taken(index) || place.quota.is_ban() && counts(state))
         {
             let state = mem::replace(state, State::full(&ANY_QUOTA));
-            let inserted = locked[place.lock].insert(hashing, now, &place.lookup, state);
+            let shard = &mut locked[place.lock];
+            let inserted = shard.insert(hashing, now, &place.lookup, state, place.quota.is_ban());
             if let Err(error) = inserted {
                 undo(
                     hashing,
@@ -156,7 +157,7 @@ fn undo(
         if let Some(receipt) = Receipt::of(charge, verdict, now)
             && let Some(slot) = shard.find(&place.lookup)
         {
-            receipt.credit_to(shard.state_mut(slot), now, verdict.taken());
+            receipt.credit_to(shard.settled_mut(slot), now, verdict.taken());
             shard.gave_back(hashing, &place.lookup, slot);
         }
     }

@@ -419,7 +419,8 @@ impl Ledger {
     pub fn settle_by_bytes(&mut self, response: u32, sent: u64) {
         self.correct(
             &mut |payment, _| match payment.outcome_of(response)?.cost()? {
-                Outcome::Sent(cost) => Some(cost(sent)),
+                // The service has run, also for `HEAD` and for a caller that has gone before the first byte.
+                Outcome::Sent(cost) => Some(cost(sent).max(1)),
                 _ => None,
             },
         );

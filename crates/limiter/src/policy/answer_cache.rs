@@ -1,9 +1,10 @@
 //! Tiers and quotas that a closure is asked for: the cache, the questions under way, and the rule when no answer comes.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -22,14 +23,14 @@ pub(super) const DEADLINE: Duration = Duration::from_millis(250);
 const PATIENCE: u32 = 10;
 /// The time for which an identity is not asked for after a failure.
 const BACK_OFF: Duration = Duration::from_secs(1);
-/// The number of failures in a row that are an outage. One identity is then asked for in each [`BACK_OFF`].
+/// The number of questions in a row without an answer that are an outage. One identity is then asked for in each [`BACK_OFF`].
 const OUTAGE: u32 = 5;
 /// The time between two lines of the log of one kind.
 const QUIET: Duration = Duration::from_secs(60);
 /// The most identities that are remembered: about 1 MB with their tiers, and about 22 MB with one quota each.
 const MOST: usize = 10_000;
-/// The entries that a full cache samples, to evict the one that was asked for longest ago.
-const SAMPLE: usize = 16;
+/// The most entries that a full cache passes by to find one that was not used since it was passed by before.
+const MOST_PASSED: usize = 64;
 /// The number of identities that are asked for at a time.
 const MOST_AT_A_TIME: usize = 1_024;
 
@@ -106,11 +107,13 @@ pub(super) struct Words {
 #[derive(Default)]
 pub(super) struct Memory {
     identities: HashMap<Key, Identity>,
+    /// In the order in which a full cache passes them by.
+    order: VecDeque<Key>,
     /// The number of identities that are being asked for.
     at_a_time: usize,
     /// The number of identities that were ever asked for: each has a number.
     asked: u64,
-    failures_in_a_row: u32,
+    silences_in_a_row: u32,
     /// While that is so, no other identity is asked for.
     quiet_until: Option<Instant>,
     /// True if the log has heard of failures, and not yet of their end.
@@ -136,7 +139,8 @@ struct Identity {
     /// The number of the question that is under way, and where its answer will be.
     under_way: Option<(u64, watch::Receiver<Progress>)>,
     not_before: Option<Instant>,
-    touched: Instant,
+    /// True if a request had an answer from it since it was passed by.
+    is_used: bool,
 }
 
 enum Progress {
@@ -156,16 +160,22 @@ impl<R: Send + 'static> AnswerCache<R> {
         place: fn(&Arc<S>, R) -> Result<Entitlement, ConfigError>,
     ) -> FoundEntitlement {
         let now = Instant::now();
-        let memory = self.memory();
-        let identity = memory.identities.get(key);
-        let known = identity.and_then(|identity| identity.known.clone());
+        let mut memory = self.memory();
+        let mut identity = memory.identities.get_mut(key);
+        if let Some(identity) = &mut identity {
+            identity.is_used = true;
+        }
+        let known = identity
+            .as_ref()
+            .and_then(|identity| identity.known.clone());
         if let Some((entitlement, at)) = &known
             && now.saturating_duration_since(*at) < self.remember_for
         {
             return FoundEntitlement::Now(Ok(entitlement.clone()));
         }
-        let news = match identity.and_then(|identity| identity.under_way.as_ref()) {
-            Some((_, news)) => Some(news.clone()),
+        let under_way = identity.and_then(|identity| identity.under_way.as_ref());
+        let news = match under_way.map(|(_, news)| news.clone()) {
+            Some(news) => Some(news),
             None => self.ask(memory, key, now, subject, place),
         };
         match (known, news) {
@@ -203,7 +213,7 @@ impl<R: Send + 'static> AnswerCache<R> {
             return None;
         }
         let Ok(runtime) = Handle::try_current() else {
-            let tells = memory.failed(now);
+            let tells = memory.failed(now, false);
             drop(memory);
             self.warn(tells, "there is no tokio runtime to ask in");
             return None;
@@ -275,28 +285,42 @@ impl<R> AnswerCache<R> {
 
 impl Memory {
     /// Makes room for an identity, and says how it is stored.
-    fn touch(&mut self, key: &Key, now: Instant) -> Key {
+    fn remember(&mut self, key: &Key) -> Key {
         if self.identities.len() >= MOST && !self.identities.contains_key(key) {
-            let sample = self.identities.iter().take(SAMPLE);
-            let oldest = sample.min_by_key(|(_, identity)| identity.touched);
-            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                self.identities.remove(&oldest);
-            }
+            self.evict();
         }
         let key = key.clone().compact();
-        match self.identities.entry(key.clone()) {
-            Entry::Occupied(identity) => identity.into_mut().touched = now,
-            Entry::Vacant(place) => {
-                place.insert(Identity {
-                    known: None,
-                    former: None,
-                    under_way: None,
-                    not_before: None,
-                    touched: now,
-                });
-            }
+        if let Entry::Vacant(place) = self.identities.entry(key.clone()) {
+            place.insert(Identity {
+                known: None,
+                former: None,
+                under_way: None,
+                not_before: None,
+                is_used: false,
+            });
+            self.order.push_back(key.clone());
         }
         key
+    }
+
+    /// Evicts the first identity that was not used since it was passed by before. So callers that come again stay, however many others
+    /// come once.
+    fn evict(&mut self) {
+        for passed in 0.. {
+            let Some(key) = self.order.pop_front() else {
+                return;
+            };
+            match self.identities.get_mut(&key) {
+                Some(identity) if identity.is_used && passed < MOST_PASSED => {
+                    identity.is_used = false;
+                    self.order.push_back(key);
+                }
+                _ => {
+                    self.identities.remove(&key);
+                    return;
+                }
+            }
+        }
     }
 
     /// True if this identity is not to be asked for now.
@@ -309,24 +333,29 @@ impl Memory {
 
     /// The number of a new question, and how its identity is stored.
     fn ask(&mut self, key: &Key, news: &watch::Receiver<Progress>, now: Instant) -> (u64, Key) {
-        if self.failures_in_a_row >= OUTAGE {
+        if self.silences_in_a_row >= OUTAGE {
             self.quiet_until = Some(now + BACK_OFF);
         }
         self.asked += 1;
         self.at_a_time += 1;
-        let key = self.touch(key, now);
+        let key = self.remember(key);
         if let Some(identity) = self.identities.get_mut(&key) {
             identity.under_way = Some((self.asked, news.clone()));
         }
         (self.asked, key)
     }
 
-    /// True if the log is to hear of it.
-    fn failed(&mut self, now: Instant) -> bool {
+    /// Notes a failure. An error in answer is about its identity alone, unless it is one of the connection, and shows that answers come:
+    /// whoever sends identities that cannot be asked for stops no other question. True if the log is to hear of it.
+    fn failed(&mut self, now: Instant, is_answer: bool) -> bool {
         let tells = !self.is_failing && self.outages.is_due(now);
         self.is_failing = true;
-        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        if self.failures_in_a_row >= OUTAGE {
+        if is_answer {
+            self.quiet_until = None;
+            return tells;
+        }
+        self.silences_in_a_row = self.silences_in_a_row.saturating_add(1);
+        if self.silences_in_a_row >= OUTAGE {
             self.quiet_until = Some(now + BACK_OFF);
         }
         tells
@@ -334,7 +363,7 @@ impl Memory {
 
     /// True if a spell of failures is over.
     fn answered(&mut self, in_time: bool) -> bool {
-        self.failures_in_a_row = 0;
+        self.silences_in_a_row = 0;
         self.quiet_until = None;
         let recovers = in_time && self.is_failing;
         self.is_failing &= !in_time;
@@ -351,6 +380,18 @@ impl RareLine {
         }
         is_due
     }
+}
+
+/// Says whether an error is about the connection to the database, and not about an identity: its cause is one of the operating system.
+fn is_of_connection(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<io::Error>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// A question under way. It is dropped without an answer if the closure panics or the runtime ends.
@@ -374,7 +415,7 @@ impl<R> Question<R> {
         let mut answered = timeout(deadline, &mut answer).await;
         if answered.is_err() {
             self.is_late = true;
-            self.failed("no answer within the deadline");
+            self.failed("no answer within the deadline", false);
             answered = timeout(deadline.saturating_mul(PATIENCE - 1), answer).await;
         }
         let placed = answered.map(|answer| answer.map(place));
@@ -382,8 +423,8 @@ impl<R> Question<R> {
         match placed {
             Ok(Ok(Ok(entitlement))) => self.answered(entitlement),
             Ok(Ok(Err(flaw))) => self.flawed(&flaw),
-            Ok(Err(error)) => self.failed(&error.to_string()),
-            Err(_) => self.failed("no answer at all"),
+            Ok(Err(error)) => self.failed(&error.to_string(), !is_of_connection(&*error)),
+            Err(_) => self.failed("no answer at all", false),
         }
     }
 
@@ -414,10 +455,10 @@ impl<R> Question<R> {
         }
     }
 
-    fn failed(&self, error: &str) {
+    fn failed(&self, error: &str, is_answer: bool) {
         let now = Instant::now();
         let mut memory = self.asked.memory();
-        let tells = memory.failed(now);
+        let tells = memory.failed(now, is_answer);
         if self.is_over
             && let Some(identity) = self.identity(&mut memory)
         {
@@ -476,7 +517,7 @@ impl<R> Drop for Question<R> {
     fn drop(&mut self) {
         if !self.is_over {
             self.is_over = true;
-            self.failed("the lookup ended without an answer");
+            self.failed("the lookup ended without an answer", true);
         }
         self.asked.memory().at_a_time -= 1;
     }
@@ -511,16 +552,16 @@ mod tests {
         assert!(!memory.answered(false));
         assert!(!memory.answered(true));
 
-        assert!(memory.failed(start));
-        assert!(!memory.failed(start + 2 * QUIET), "the same spell");
+        assert!(memory.failed(start, false));
+        assert!(!memory.failed(start + 2 * QUIET, false), "the same spell");
         assert!(!memory.answered(false));
         assert!(memory.answered(true));
         assert!(!memory.answered(true));
 
-        assert!(memory.failed(start + 2 * QUIET));
+        assert!(memory.failed(start + 2 * QUIET, false));
         assert!(memory.answered(true));
         assert!(
-            !memory.failed(start + 3 * QUIET - NANOSECOND),
+            !memory.failed(start + 3 * QUIET - NANOSECOND, false),
             "the minute of another spell"
         );
     }
@@ -530,10 +571,10 @@ mod tests {
         let (mut memory, start) = (Memory::default(), Instant::now());
         let rests = |memory: &Memory, after| memory.is_at_rest(&Key::from("other"), start + after);
         for _ in 1..OUTAGE {
-            memory.failed(start);
+            memory.failed(start, false);
         }
         assert!(!rests(&memory, Duration::ZERO));
-        memory.failed(start);
+        memory.failed(start, false);
         assert!(rests(&memory, SECOND - NANOSECOND));
         assert!(!rests(&memory, SECOND));
 

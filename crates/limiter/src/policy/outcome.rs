@@ -150,7 +150,8 @@ impl Policy {
         self.corrected_by(Some(Outcome::Cost(Arc::new(cost))))
     }
 
-    /// Charges `cost` of the number of bytes that were sent, when the body has ended or the caller has gone.
+    /// Charges `cost` of the number of bytes that were sent, when the body has ended or the caller has gone, and at least 1: the service has
+    /// run, also for `HEAD`.
     ///
     /// ```
     /// use tollgate::{Policy, Quota};

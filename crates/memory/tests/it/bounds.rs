@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{every_algorithm, one};
 use tollgate_core::{
     Algorithm, Backend, BackendError, Ban, Charge, Decision, FailureKind, ImmediateBackend, Key,
-    MAX_CHARGES, ManualClock, Mode, Once, Quota, Scope, Timestamp,
+    MAX_CHARGES, ManualClock, Mode, Once, Quota, Receipt, Scope, Timestamp, Verdict,
 };
 use tollgate_memory::MemoryBackend;
 
@@ -172,6 +172,72 @@ fn a_caller_who_was_denied_survives_a_flood_of_identities_that_come_once() {
             .count();
         assert_eq!(still_denied, 100, "{quota}");
     }
+}
+
+/// What is settled after a request, as a response tells its cost, is no second visit of its caller.
+#[test]
+fn a_caller_who_was_denied_survives_a_flood_of_identities_whose_charges_are_settled() {
+    let quota = Quota::per_day(10);
+    let (backend, _) = backend(5000);
+    let scope = Scope::of("settled-flood", 0, &quota);
+    let denied: Vec<Key> = (0..100_u32)
+        .map(|n| Key::from(format!("denied-{n}")))
+        .collect();
+    for key in &denied {
+        while ask(&backend, scope, &quota, key).is_admitted() {}
+    }
+
+    for number in 0..200_000_u64 {
+        let key = Key::from(number);
+        let charge = Charge {
+            cost: 10,
+            ..one(scope, &quota, &key)
+        };
+        let decision = backend.decide_now(&[charge]).unwrap();
+        let mut receipt = decision.receipts(&[charge]).next().unwrap();
+        backend.credit(receipt.split_off(1), 1);
+        backend.debit(&receipt, 1);
+    }
+
+    for key in &denied {
+        assert!(!ask(&backend, scope, &quota, key).is_admitted());
+    }
+}
+
+/// Strikes of responses are kept for callers that fail again and again, whatever number of others fails once.
+#[test]
+fn strikes_of_responses_outlive_a_flood_of_callers_that_fail_once() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let (backend, _) = backend(2000);
+    let ban = Quota::from(Ban::after(3, HOUR).lasting(HOUR));
+    let scope = Scope::of("sprayed", 0, &ban);
+    let strike = |key: &Key| {
+        let charge = one(scope, &ban, key);
+        let taken = Verdict::allowed(&charge, 1, 0);
+        let receipt = Receipt::of(&charge, &taken, Timestamp::default()).unwrap();
+        backend.debit(&receipt, 1);
+    };
+    let is_banned = |key: &Key| {
+        let gate = Charge {
+            cost: 0,
+            mode: Mode::Probe,
+            ..one(scope, &ban, key)
+        };
+        backend.decide_now(&[gate]).unwrap().verdicts()[0].is_denied()
+    };
+    let guessing: Vec<Key> = (0..100_u32)
+        .map(|n| Key::from(format!("guessing-{n}")))
+        .collect();
+    guessing.iter().chain(&guessing).for_each(strike);
+
+    (0..200_000_u64).for_each(|number| strike(&Key::from(number)));
+
+    guessing.iter().for_each(strike);
+    assert!(guessing.iter().all(is_banned));
+}
+
+fn ask(backend: &MemoryBackend, scope: Scope, quota: &Quota, key: &Key) -> Decision {
+    backend.decide_now(&[one(scope, quota, key)]).unwrap()
 }
 
 /// A quota of one an hour, and a ban of an hour after two strikes.

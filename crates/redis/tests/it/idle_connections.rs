@@ -20,7 +20,7 @@ fn close_all(server: &Standalone) {
         ids.map(str::to_owned).collect()
     };
     let before = ours();
-    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let _killed = server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     while ours().iter().any(|id| before.contains(id)) {}
 }
 
@@ -65,7 +65,7 @@ async fn many_requests_after_a_pause_pass_no_spent_budget() {
 #[tokio::test]
 async fn a_server_that_closes_idle_connections_costs_no_request() {
     let server = Standalone::start();
-    server.command(&["CONFIG", "SET", "timeout", "1"]);
+    let _set = server.command(&["CONFIG", "SET", "timeout", "1"]);
     let backend = connect(&server).await;
     let budget = Budget::of("idle", Quota::per_day(100));
     for _ in 0..3 {

@@ -63,7 +63,11 @@ impl Database {
 
     fn lookup(&self) -> QuotaLookup {
         let database = self.clone();
-        QuotaLookup::new(REMEMBERED, move |_: Key| database.clone().quota())
+        QuotaLookup::new(REMEMBERED, move |_: Key| {
+            let quota = database.clone().quota();
+            // As one that cannot be reached.
+            async move { quota.await.map_err(std::io::Error::other) }
+        })
     }
 }
 
@@ -221,6 +225,49 @@ async fn a_dead_database_is_asked_for_one_quota_a_second() {
     for customer in 0..100 {
         assert_eq!(quota_of(&limiter, &customer.to_string()).await, STATED);
     }
+}
+
+/// Identities that the lookup cannot take, such as text where it wants a number, are errors of their own.
+#[tokio::test(start_paused = true)]
+async fn identities_that_cannot_be_asked_for_stop_no_other_question() {
+    let limiter = limiter(QuotaLookup::new(REMEMBERED, |key: Key| async move {
+        let number: u64 = key.text().unwrap_or_default().parse()?;
+        Ok::<_, std::num::ParseIntError>(Some(Quota::per_hour(number)))
+    }));
+    for customer in 1_000..1_500_u64 {
+        for bad in 0..20 {
+            let bad = format!("bad-{}", bad % 5 + customer);
+            assert_eq!(quota_of(&limiter, &bad).await, OWN);
+        }
+        assert_eq!(quota_of(&limiter, &customer.to_string()).await, customer);
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Callers that come again are remembered, however many others have come once.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_identities_that_come_once_makes_the_others_unknown_only_once() {
+    let database = Database::that_says(Ok(Some(STATED)));
+    let limiter = limiter(database.lookup());
+    for number in 0..30_000 {
+        quota_of(&limiter, &format!("once-{number}")).await;
+    }
+    for round in 0..3 {
+        let before = database.asked();
+        for customer in 0..5_000 {
+            quota_of(&limiter, &customer.to_string()).await;
+        }
+        let expected = if round == 0 { 5_000 } else { 0 };
+        assert_eq!(database.asked() - before, expected, "round {round}");
+    }
+    // Nor does a flood that goes on.
+    let before = database.asked();
+    for number in 0..30_000 {
+        quota_of(&limiter, &format!("again-{number}")).await;
+        quota_of(&limiter, &(number % 5_000).to_string()).await;
+    }
+    let asked = database.asked() - before;
+    assert!((30_000..30_300).contains(&asked), "{asked}");
 }
 
 #[tokio::test(start_paused = true)]
