@@ -96,7 +96,7 @@ fn each_alert_has_a_section_of_the_runbook_and_tests() {
             "{name}"
         );
     }
-    for word in ["**Means**", "**Look at**", "**Do**"] {
+    for word in ["**Impact**", "**First command**", "**Decide**", "**Undo**"] {
         assert_eq!(
             runbook.matches(word).count(),
             runbook.matches("\n### ").count(),
