@@ -6,6 +6,7 @@ mod text;
 
 use std::path::Path;
 
+use tollgate::OnMissing;
 use tollgate::config::{LimiterConfig, PolicyConfig, ShedConfig};
 
 use self::checked::{Checked, Described};
@@ -91,19 +92,30 @@ fn refusals(config: &LimiterConfig, covered: &[Covered]) -> Vec<String> {
             let except = except(policy);
             refusals.push(format!("policy {name} has the limit 0: {whose}{except}"));
         }
+        let others = unclear(policy);
         for (tier, quotas) in policy.tiers.iter().flat_map(|tiers| &tiers.quotas) {
             if policy_words::refuse_all(quotas) {
                 refusals.push(format!(
-                    "policy {name}: no request passes of a caller in tier {tier}"
+                    "policy {name}: no request passes of a caller in tier {tier}{others}"
                 ));
             }
         }
         let blocked = policy.block_keys.forbidden.len() + policy.block_keys.too_many_requests.len();
         if blocked > 0 {
-            refusals.push(format!("policy {name}: no request passes of the callers in its block_keys (entries: {blocked})"));
+            refusals.push(format!("policy {name}: no request passes of the callers in its block_keys (entries: {blocked}){others}"));
         }
     }
     refusals
+}
+
+/// The warning that a refused caller may pass without an identity that the limiter can tell: with another content type, a doubled header.
+fn unclear(policy: &PolicyConfig) -> String {
+    match policy_words::missing(policy) {
+        Some(others) if policy.on_missing != OnMissing::Deny => format!(
+            ", but one without an identity, or with an unclear one, is not known: such requests {others} unless on_missing = \"deny\""
+        ),
+        _ => String::new(),
+    }
 }
 
 /// The callers that pass a limit of 0.

@@ -97,6 +97,15 @@ impl KeyShape {
         }
     }
 
+    /// True if every request has such an identity.
+    pub(crate) fn is_always_known(&self) -> bool {
+        match self {
+            Self::Unstated | Self::Global | Self::Address => true,
+            Self::Parts(shapes) => shapes.iter().all(Self::is_always_known),
+            Self::Any | Self::Bytes | Self::Typed | Self::HostName => false,
+        }
+    }
+
     /// This identity as requests have it, if that is spelled otherwise. An operator who bans `+49171` means the caller `49171`.
     pub(crate) fn respelled(&self, key: &Key) -> Option<Key> {
         if !self.has_spellings() {

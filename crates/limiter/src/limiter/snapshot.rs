@@ -54,6 +54,7 @@ impl Snapshot {
             policy.check_key()?;
             policy.complete_identities(&terms.client)?;
             terms.check_fit(policy)?;
+            policy.warn_of_unclear_callers();
         }
         check_messages(&policies)?;
         let policies: Box<[Arc<Policy>]> = policies.into_iter().map(Arc::new).collect();

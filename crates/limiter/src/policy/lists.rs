@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::Policy;
+use super::{OnMissing, Policy};
 use crate::Key;
 use crate::key::{KeyList, KeyShape, ReadList};
 
@@ -133,6 +133,22 @@ impl Policy {
             blocked.extend(list.list.keys().into_iter().map(|key| (key, *how)));
         }
         (exempt, blocked)
+    }
+
+    /// Tells the operator that callers which the policy refuses may pass without an identity: a body of another content type, a doubled
+    /// header.
+    pub(crate) fn warn_of_unclear_callers(&self) {
+        let lists = self.lists.as_deref();
+        let refuses = lists.is_some_and(|lists| !lists.blocked.is_empty())
+            || self.tiers.iter().any(|tiers| tiers.refuse_some());
+        let are_known = self.on_missing == OnMissing::Deny || self.shape.is_always_known();
+        if refuses && !are_known && !self.shadow {
+            tracing::warn!(
+                policy = &*self.name,
+                "a caller that a policy refuses may pass without an identity: set `on_missing` to `Deny`, and requests without one, or \
+                 with an unclear one, are refused"
+            );
+        }
     }
 
     fn lists_mut(&mut self) -> &mut Lists {

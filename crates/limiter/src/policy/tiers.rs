@@ -603,6 +603,12 @@ impl TierTable {
         self.grants.get(tier).map(|(_, grant)| grant)
     }
 
+    /// True if a tier has a limit of 0.
+    pub(super) fn refuse_some(&self) -> bool {
+        let mut grants = self.grants.iter();
+        grants.any(|(_, grant)| matches!(grant, Grant::Nothing))
+    }
+
     /// The tiers in their order, each with its name and quotas.
     pub(super) fn grants(&self) -> impl Iterator<Item = (Option<&str>, &[Limit])> {
         let grants = self.grants.iter();

@@ -7,9 +7,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::{any, get};
 use http::{Method, Request, Response, StatusCode};
-use tollgate::key::{Global, Header};
+use tollgate::key::{Global, Header, KeyList};
 use tollgate::{
-    ClientAddress, Concurrent, Hold, Hops, Limiter, Networks, Policy, Quota, RateLimitLayer,
+    Block, ClientAddress, Concurrent, Hold, Hops, Limiter, Networks, OnMissing, Policy, Quota,
+    Quotas, RateLimitLayer, Tiers,
 };
 use tollgate_testkit::Log;
 use tower::ServiceExt;
@@ -32,6 +33,33 @@ async fn ask(app: &Router, path: &str, times: usize) {
         let request = Request::get(path).body(Body::empty()).unwrap();
         app.clone().oneshot(request).await.unwrap();
     }
+}
+
+/// A caller who is blocked by a field passes with another content type, unless requests without an identity are refused.
+#[test]
+fn a_block_list_that_fails_open_is_told_of() {
+    let blocked = || KeyList::from_iter(["mallory"]);
+    let keyed = |policy: Policy| policy.key(Header::new("x-user"));
+    let blocks = |policy: Policy| policy.block_keys(blocked(), Block::Forbidden);
+    let stops = |policy: Policy| {
+        let tiers = Tiers::by_key([("mallory", "stopped")]);
+        policy.tiers(tiers.tier("stopped", Quotas::none()))
+    };
+    let told = |policy: Policy| {
+        let log = Log::default();
+        let _listening = log.listen();
+        let _limiter = Limiter::from(policy);
+        log.text().matches("may pass without an identity").count()
+    };
+    let named = || Policy::new("users", QUOTA);
+    assert_eq!(told(blocks(keyed(named()))), 1);
+    assert_eq!(told(stops(keyed(named()))), 1);
+    assert_eq!(told(keyed(named())), 0);
+    assert_eq!(told(blocks(keyed(named().on_missing(OnMissing::Deny)))), 0);
+    assert_eq!(told(blocks(keyed(named().shadow()))), 0);
+    let address = std::net::IpAddr::from([192, 0, 2, 1]);
+    let of_addresses = named().block_keys(KeyList::from_iter([address]), Block::Forbidden);
+    assert_eq!(told(of_addresses), 0);
 }
 
 #[tokio::test]
