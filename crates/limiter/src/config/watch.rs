@@ -5,7 +5,7 @@
 //! the policies; if anything is wrong, those before stay.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -247,6 +247,10 @@ impl ConfigFile {
 fn text_of(path: &Path) -> Result<String, ReloadError> {
     let read = || {
         let mut text = String::new();
+        // To open a named pipe would wait for its writer, and hold up following and the end of the process.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+        }
         let file = File::open(path)?;
         let read = file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
         if u64::try_from(read).unwrap_or(u64::MAX) > MAX_BYTES {

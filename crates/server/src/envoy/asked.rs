@@ -368,7 +368,13 @@ fn key_of(
     };
     // The policy's key is an address, as that of a layer in a service is.
     match values.as_slice() {
-        [value] => match value.parse::<IpAddr>() {
+        // A zone is the host's own name for a link, which says nothing of the caller. The layer drops it as well.
+        [value] => match value
+            .split('%')
+            .next()
+            .unwrap_or_default()
+            .parse::<IpAddr>()
+        {
             Ok(address) => Ok(limiter.client_key(address)),
             Err(_) => Err(misfit.to_string()),
         },

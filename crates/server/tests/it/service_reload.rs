@@ -148,6 +148,11 @@ async fn a_gateway_and_a_service_have_one_budget_in_redis() {
         statuses(&asker.ask([at("2001:db8::2")]).await),
         ["OK 1 of 5 login per HOUR"]
     );
+    // An address of a link has its zone behind it.
+    assert_eq!(
+        statuses(&asker.ask([at("fe80::7%eth0")]).await),
+        ["OK 4 of 5 login per HOUR"]
+    );
     assert_eq!(
         statuses(&asker.ask([at("192.0.2.1")]).await),
         ["OK 4 of 5 login per HOUR"]

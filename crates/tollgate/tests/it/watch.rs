@@ -322,6 +322,23 @@ fn a_file_that_cannot_be_read_is_told_as_that_and_what_was_known_of_it_stays() {
 }
 
 #[cfg(feature = "metrics")]
+/// To open one would wait for its writer, for ever.
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_in_place_of_the_file_is_told_and_waited_for_by_nobody() {
+    let trial = following(TEN);
+    fs::remove_file(trial.path()).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(trial.path())
+        .status();
+    assert!(made.unwrap().success());
+
+    let error = trial.watch.reload().unwrap_err();
+
+    assert!(error.is_unreadable(), "{error}");
+    assert!(error.to_string().contains("not a file"), "{error}");
+}
+
 #[test]
 fn a_file_that_is_refused_is_counted_once_and_so_is_the_one_that_replaces_it() {
     // given
