@@ -33,7 +33,7 @@ use self::text::Place;
 /// | `key = ClientIp` | whose budget: a type that implements `KeyExtractor` and `Default`, or a tuple of such | `ClientIp` |
 /// | `cost = 2` | what a request costs | 1 |
 /// | `ban = "5 in 10min for 15min"` | keeps out callers that the quota denies too often, as `Ban` reads it | no ban |
-/// | `name = "login"` | the name in headers, logs and Redis | the route: see below |
+/// | `name = "login"` | the name in headers, logs and Redis | the handler and the route: see below |
 /// | `once_by = "idempotency-key"` | charges requests with the same value of this header once, as `Policy::once_by` does | each request is charged |
 /// | `shadow` | on trial: decided and reported, never enforced | enforced |
 /// | `policy = "search"` | instead of all of these but `cost`: a policy of the limiter | |
@@ -44,15 +44,15 @@ use self::text::Place;
 ///
 /// # Names
 ///
-/// An inline limit is called by the method and the route that the request took, `post/login` or `get/users/_id_`, so that each
-/// route that the handler is mounted at has budgets of its own; `HEAD` counts as `GET`. With `name = ".."` they are one. Two
+/// An inline limit is called by the handler and the route that the request took, `login/login` or `show/users/_id_`, so that each
+/// route that the handler is mounted at has budgets of its own, for all methods together. With `name = ".."` they are one. Two
 /// limits of one name in one limiter are an error, which the handler that comes second answers with, as above. Only axum's router
 /// knows where handlers are mounted, until a request comes. So such a clash shows with the first request: a test that sends one
 /// request to each limited route finds it.
 ///
 /// # Several on one handler
 ///
-/// are one decision: all are charged, or none. Those that have no name are numbered: `post/login`, `post/login-2`.
+/// are one decision: all are charged, or none. Those that have no name are numbered: `login/login`, `login/login-2`.
 ///
 /// # Where it may stand
 ///

@@ -11,6 +11,7 @@ use http::request::Parts;
 
 use super::entrance::{EntranceError, enter};
 use super::limits::Limits;
+use super::name;
 use super::rule::Rule;
 use super::site::{Owner, Site};
 
@@ -87,6 +88,10 @@ impl<L: Limits> Site for Guard<L> {
 
     fn rules(&self) -> Vec<Rule> {
         L::rules()
+    }
+
+    fn name(&self, _method: &str, route: &str) -> String {
+        name::of_route(&L::handler(), route)
     }
 
     fn other_name(&self) -> &'static str {

@@ -2,15 +2,15 @@
 
 use http::Method;
 
-/// The name for a limit on this route, for methods of one family: `post/login`, `get/users/_id_`. It may be too long for a
-/// policy's name, since routes may be longer. It may also be taken, since characters that names cannot hold become `_`.
-pub fn of_route(method: &str, route: &str) -> String {
-    let method = method.to_ascii_lowercase();
-    let route = route.chars().map(|c| match c.to_ascii_lowercase() {
+/// The name for a limit on this route, of this handler or of methods of this family: `login/login`, `get/users/_id_`. It may be too
+/// long for a policy's name, since routes may be longer. It may also be taken, since characters that names cannot hold become `_`.
+pub fn of_route(whose: &str, route: &str) -> String {
+    let name = whose.chars().chain(route.chars());
+    let name = name.map(|c| match c.to_ascii_lowercase() {
         c if c.is_ascii_alphanumeric() || "-_./".contains(c) => c,
         _ => '_',
     });
-    method.chars().chain(route).collect()
+    name.collect()
 }
 
 /// The methods that have budgets of their own. `HEAD` is a `GET` whose answer is not looked at. A caller can invent any number of

@@ -290,6 +290,10 @@ impl Site for RouteLimit {
         }]
     }
 
+    fn name(&self, method: &str, route: &str) -> String {
+        name::of_route(method, route)
+    }
+
     fn other_name(&self) -> &'static str {
         "make it a policy of the limiter and use `.rate_limit_by(\"..\")`"
     }

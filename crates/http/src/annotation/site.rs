@@ -4,7 +4,6 @@ use std::any::TypeId;
 
 use http::Method;
 
-use super::name;
 use super::rule::Rule;
 
 /// A handler or route that has limits. Most of it is asked for only once, when the first request comes.
@@ -17,14 +16,12 @@ pub trait Site: Sync {
     fn place(&self) -> String;
     /// Its limits.
     fn rules(&self) -> Vec<Rule>;
-    /// The methods that have budgets of their own.
-    fn family(&self, method: &Method) -> &'static str {
-        name::family(method)
+    /// The methods that have budgets of their own: none, since a handler does not know for which methods it is mounted.
+    fn family(&self, _method: &Method) -> &'static str {
+        ""
     }
     /// The name of an unnamed limit that is mounted for methods of this family.
-    fn name(&self, method: &str, route: &str) -> String {
-        name::of_route(method, route)
-    }
+    fn name(&self, method: &str, route: &str) -> String;
     /// Advice on how to give its limits another name.
     fn other_name(&self) -> &'static str;
 }

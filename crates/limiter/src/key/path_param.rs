@@ -18,7 +18,8 @@ use crate::{Key, RequestView};
 /// A limiter is not built if the policy has routes of which none has a parameter of that name or one for all the rest (`{*rest}`),
 /// unless the policy is [on demand](crate::Policy::on_demand). It is missing if no pattern has such a parameter, or if it is empty.
 /// If several routes of the policy cover the path and differ about the value, the route that axum matched decides; if that has no
-/// such parameter, or nested routers have several of one name with different values, it is [ambiguous](KeyMissing::ambiguous).
+/// such parameter, or nested routers have several of one name with different values, it is [ambiguous](KeyMissing::ambiguous). So it is
+/// where a layer within the router rewrites the path, so that it is not the one that the caller sent.
 ///
 /// ```
 /// use tollgate::key::PathParam;
@@ -74,8 +75,11 @@ impl PathParam {
             return Reading::Nothing;
         };
         let found = |path: &PathForms<'_>| {
-            let captures = captured(pattern, path.as_sent(), &self.name);
-            Reading::by(captures.into_iter().map(plain))
+            match captured(pattern, path.as_sent(), &self.name) {
+                Some(captures) => Reading::by(captures.into_iter().map(plain)),
+                // The handler sees another path than the caller sent.
+                None => Reading::Several,
+            }
         };
         match request.routing() {
             Some(routing) => found(routing.path),

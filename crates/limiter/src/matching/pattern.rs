@@ -218,11 +218,30 @@ fn has_open_brace(segment: &str) -> bool {
 /// The values in a path for one name: one, unless nested routers have the name twice.
 pub(crate) type Captures<'p> = SmallVec<[&'p str; 1]>;
 
-/// The name's parts of a path, given the pattern that axum says it matched.
-pub(crate) fn captured<'p>(pattern: &str, path: &'p str, name: &str) -> Captures<'p> {
+/// The name's parts of a path, given the pattern that axum says it matched; `None` if the pattern does not cover the path. Then a layer in
+/// between has rewritten that, and no place in it is where the pattern says.
+pub(crate) fn captured<'p>(pattern: &str, path: &'p str, name: &str) -> Option<Captures<'p>> {
     let segments = pattern.strip_prefix('/').unwrap_or(pattern).split('/');
-    let segments = segments.map(|segment| Cow::Owned(Segment::parse(segment)));
-    capture(segments, path, name)
+    let segments: SmallVec<[Segment; 8]> = segments.map(Segment::parse).collect();
+    covers(&segments, path).then(|| capture(segments.iter().map(Cow::Borrowed), path, name))
+}
+
+/// Says whether a path has these segments, byte by byte as axum compares them.
+fn covers(segments: &[Segment], path: &str) -> bool {
+    let mut path = path.strip_prefix('/').unwrap_or(path).split('/');
+    for segment in segments {
+        let fits = match segment.kind {
+            Kind::CatchAll => return true,
+            Kind::Static => path.next() == Some(&segment.prefix),
+            Kind::Param => path
+                .next()
+                .is_some_and(|this| this.starts_with(&*segment.prefix)),
+        };
+        if !fits {
+            return false;
+        }
+    }
+    path.next().is_none()
 }
 
 fn capture<'s, 'p>(
@@ -331,8 +350,21 @@ mod tests {
             assert!(pattern(text).covers(path), "{text} {path}");
             let own = pattern(text).capture(path, name);
             assert_eq!(own.as_slice(), expected, "{text} {path}");
-            let of_axum = captured(text, path, name);
+            let of_axum = captured(text, path, name).expect("covered");
             assert_eq!(of_axum.as_slice(), expected, "{text} {path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_the_matched_pattern_does_not_cover_has_no_parameters() {
+        let cases = [
+            ("/api/users/{id}", "/api///users/7"),
+            ("/api/users/{id}", "/api/users"),
+            ("/api/users/{id}", "/api/users/7/x"),
+            ("/user-{id}", "/User-7"),
+        ];
+        for (text, path) in cases {
+            assert_eq!(captured(text, path, "id"), None, "{text} {path}");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::common::header;
 use crate::common::served::Served;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::routing::{any, get, post};
+use axum::routing::{MethodFilter, any, get, on, post};
 use axum::{Json, Router, debug_handler};
 use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -88,10 +88,17 @@ async fn a_handler_is_limited_wherever_it_is_mounted_and_each_route_has_its_own_
     );
 
     let refused = server.get("/a").await;
-    assert_eq!(header(&refused, "ratelimit-policy"), "\"get/a\";q=2;w=3600");
-    assert!(header(&refused, "ratelimit").starts_with("\"get/a\";r=0;t="));
+    assert_eq!(
+        header(&refused, "ratelimit-policy"),
+        "\"hello/a\";q=2;w=3600"
+    );
+    assert!(header(&refused, "ratelimit").starts_with("\"hello/a\";r=0;t="));
     assert_eq!(header(&refused, "retry-after"), "1800");
-    assert!(refused.body().contains("\"violated-policies\":[\"get/a\"]"));
+    assert!(
+        refused
+            .body()
+            .contains("\"violated-policies\":[\"hello/a\"]")
+    );
     let free = server.get("/free").await;
     assert_eq!(header(&free, "ratelimit-policy"), "");
 }
@@ -106,7 +113,7 @@ async fn a_route_within_nest_is_known_by_its_whole_path() {
 
     assert_eq!(
         header(&response, "ratelimit-policy"),
-        "\"get/api/users/_id_\";q=2;w=3600"
+        "\"hello/api/users/_id_\";q=2;w=3600"
     );
     assert_eq!(
         server.statuses(["/api/users/8", "/api/users/9"]).await,
@@ -115,23 +122,27 @@ async fn a_route_within_nest_is_known_by_its_whole_path() {
 }
 
 #[tokio::test]
-async fn a_head_counts_as_a_get_and_other_methods_have_budgets_of_their_own() {
+async fn a_handler_has_one_budget_for_all_methods_of_its_route() {
+    let methods = MethodFilter::DELETE.or(MethodFilter::PUT);
     let app = Router::new()
-        .route("/", get(hello).post(hello))
+        .route("/any", any(hello))
+        .route("/two", get(hello).post(hello))
+        .route("/on", on(methods, hello))
         .layer(layer());
     let server = Served::new(app).await;
-    assert_eq!(
-        server.statuses(["HEAD /", "/", "HEAD /", "POST /"]).await,
-        [200, 200, 429, 200]
-    );
-}
-
-#[tokio::test]
-async fn pitfall_methods_that_a_caller_thinks_up_as_so_many_budgets() {
-    let app = Router::new().route("/", any(hello)).layer(layer());
-    let server = Served::new(app).await;
-    let invented = ["FOO /", "BAR /", "BAZ /"];
-    assert_eq!(server.statuses(invented).await, [200, 200, 429]);
+    let any = [
+        "HEAD /any",
+        "PUT /any",
+        "/any",
+        "POST /any",
+        "TRACE /any",
+        "FOO /any",
+    ];
+    assert_eq!(server.statuses(any).await, [200, 200, 429, 429, 429, 429]);
+    let two = ["HEAD /two", "/two", "POST /two"];
+    assert_eq!(server.statuses(two).await, [200, 200, 429]);
+    let on = ["PUT /on", "DELETE /on", "PUT /on"];
+    assert_eq!(server.statuses(on).await, [200, 200, 429]);
 }
 
 #[rate_limit("1/hour", name = "shared")]

@@ -37,10 +37,10 @@ async fn a_refill_in_intervals_is_the_same_in_code_as_text_in_a_configuration_an
     // given
     let offset = Duration::ZERO;
     let quota = Quota::per_minute(10).using(Algorithm::IntervalRefill { offset });
-    let in_code = Policy::new("get/hello", quota.burst(30)).key(ClientIp);
-    let as_text = Policy::new("get/hello", TEXT).key(ClientIp);
+    let in_code = Policy::new("hello/hello", quota.burst(30)).key(ClientIp);
+    let as_text = Policy::new("hello/hello", TEXT).key(ClientIp);
     let config =
-        json!({ "policies": [{ "name": "get/hello", "quotas": TEXT, "key": "client-ip" }] });
+        json!({ "policies": [{ "name": "hello/hello", "quotas": TEXT, "key": "client-ip" }] });
     let config: LimiterConfig = serde_json::from_value(config).unwrap();
     let plain = || Router::new().route("/hello", get(|| async { "hello" }));
     let annotated = Router::new().route("/hello", get(hello));
@@ -58,10 +58,10 @@ async fn a_refill_in_intervals_is_the_same_in_code_as_text_in_a_configuration_an
         assert_eq!(first.status(), 200, "{place}");
         assert_eq!(
             header(&first, "ratelimit-policy"),
-            "\"get/hello\";q=30;w=180",
+            "\"hello/hello\";q=30;w=180",
             "{place}"
         );
-        assert_eq!(header(&first, "ratelimit"), "\"get/hello\";r=29;t=40");
+        assert_eq!(header(&first, "ratelimit"), "\"hello/hello\";r=29;t=40");
         assert_eq!(server.statuses(["/hello"; 29]).await, [200; 29], "{place}");
         let refused = server.get("/hello").await;
         assert_eq!(refused.status(), 429, "{place}");

@@ -7,9 +7,11 @@ use serde::Deserialize;
 use tollgate::key::{FormField, JsonField, PathParam};
 use tollgate::{Limiter, OnMissing, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
+use tower_http::normalize_path::NormalizePath;
 use uuid::Uuid;
 
 use crate::common::at_a_standstill;
+use crate::common::served::Served;
 use crate::readers::{FORM, Fields, JSON, Sent, Shared, get, is_one_budget, post};
 
 fn by_path() -> Router<Shared> {
@@ -152,7 +154,7 @@ async fn a_parameter_that_two_nested_routers_name_is_one_budget() {
                     shared.note(path.get("user").cloned());
                 },
             )
-            .layer(limit_by_matched_path()),
+            .layer(limit_by_matched_path(OnMissing::Pass)),
         );
         Router::new().nest("/{user}", inner)
     };
@@ -167,9 +169,31 @@ async fn a_parameter_that_two_nested_routers_name_is_one_budget() {
     assert!(seen <= 2, "{seen} requests of one caller for one");
 }
 
-fn limit_by_matched_path() -> RateLimitLayer {
+/// Behind a layer that rewrites the path, the handler sees another path than the caller sent.
+#[tokio::test]
+async fn a_path_that_a_layer_rewrites_for_the_handler_is_no_second_budget_and_never_free() {
+    for on_missing in [OnMissing::Pass, OnMissing::Deny] {
+        let user = |Path(user): Path<String>| async move { user };
+        let users = Router::new().route(
+            "/users/{user}",
+            on_get(user).layer(limit_by_matched_path(on_missing)),
+        );
+        let normalized = NormalizePath::trim_trailing_slash(users);
+        let served = Served::new(Router::new().nest_service("/api", normalized)).await;
+        let mut statuses = Vec::new();
+        for path in ["/api/users/7", "/api///users/7", "/api/users/7/"] {
+            for _ in 0..3 {
+                statuses.push(served.get(path).await.status().as_u16());
+            }
+        }
+        let passed = statuses.iter().filter(|status| **status == 200).count();
+        assert!(passed <= 2, "{on_missing:?}: {statuses:?}");
+    }
+}
+
+fn limit_by_matched_path(on_missing: OnMissing) -> RateLimitLayer {
     let policy = Policy::new("keyed", Quota::per_hour(1)).key(PathParam::new("user"));
-    let limiter = Limiter::builder().policy(policy.on_missing(OnMissing::Pass));
+    let limiter = Limiter::builder().policy(policy.on_missing(on_missing));
     RateLimitLayer::new(limiter.backend(at_a_standstill().0).build().unwrap())
 }
 
