@@ -227,7 +227,7 @@ impl Backend for MemoryBackend {
         // A missing key has nothing to get back, because its budget is full.
         if let Some(slot) = shard.find(&lookup) {
             receipt.credit_to(shard.settled_mut(slot), now, n);
-            shard.gave_back(&self.hashing, &lookup, slot);
+            shard.gave_back(&self.hashing, receipt.quota().unit(), slot);
         }
     }
 

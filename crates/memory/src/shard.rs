@@ -42,8 +42,9 @@ pub(crate) struct Shard {
     last: Timestamp,
     calls: u32,
     hand: Slot,
-    /// True only if requests hold places under every key, so that none can be evicted.
-    is_stuck: bool,
+    /// The number of keys of which something is held. None of them can be evicted, and a key of which nothing is held any more is
+    /// forgotten at once.
+    held: usize,
     /// At least 1.
     most_keys: usize,
     arena: Arena,
@@ -88,7 +89,7 @@ impl Shard {
             last: Timestamp::default(),
             calls: 0,
             hand: 0,
-            is_stuck: false,
+            held: 0,
             most_keys: most_keys.max(1),
             arena: Arena::new(),
             counts: Counts::default(),
@@ -195,7 +196,7 @@ impl Shard {
     ///
     /// # Errors
     ///
-    /// If the shard is full of keys of which something is held. Then nothing is remembered.
+    /// If something is to be held of the key, and is held already of as many as may be. Then nothing is remembered.
     pub(crate) fn insert(
         &mut self,
         hashing: &KeyHashing,
@@ -204,14 +205,15 @@ impl Shard {
         state: State,
         is_again: bool,
     ) -> Result<(), BackendError> {
-        if !(self.is_stuck && self.is_full()) {
-            self.walk(hashing, now, Walk::MakeRoom);
+        let is_held = lookup.scope.unit() == Unit::Held;
+        if is_held && self.held >= self.most_held() {
+            return Err(most_are_held(self.held));
         }
+        self.walk(hashing, now, Walk::MakeRoom);
         if self.is_full() {
-            self.is_stuck = true;
-            return Err(all_held(self.most_keys));
+            return Err(most_are_held(self.held));
         }
-        self.is_stuck &= is_held(&state, lookup.scope);
+        self.held += usize::from(is_held);
         let mut key = lookup.key;
         if key.is_long() {
             if self.arena.should_be_packed_before(key.len()) {
@@ -229,16 +231,18 @@ impl Shard {
         Ok(())
     }
 
-    /// The state of a key of which something may just have been given back. If nothing else could go, it goes.
+    /// Forgets a key of which something could be held, if nothing is any more.
     #[inline]
-    pub(crate) fn gave_back(&mut self, hashing: &KeyHashing, lookup: &Lookup<'_>, slot: Slot) {
-        if self.is_stuck && !is_held(&self.table.entry(slot).state, lookup.scope) {
+    pub(crate) fn gave_back(&mut self, hashing: &KeyHashing, unit: Unit, slot: Slot) {
+        let state = &self.table.entry(slot).state;
+        if unit == Unit::Held && state.meaningless_at(unit) != FOR_EVER {
             self.remove(hashing, slot);
         }
     }
 
     pub(crate) fn remove(&mut self, hashing: &KeyHashing, slot: Slot) {
         let key = self.table.entry(slot).key;
+        self.held -= usize::from(self.unit(key) == Some(Unit::Held));
         if key.is_long() {
             self.arena.remove(key.position(), key.len());
         }
@@ -336,6 +340,15 @@ impl Shard {
         }
     }
 
+    fn unit(&self, key: StoredKey) -> Option<Unit> {
+        Some(Scope::numbered(self.scope(key))?.unit())
+    }
+
+    /// The most keys of which something may be held: half of all, so that budgets always have the other half.
+    fn most_held(&self) -> usize {
+        self.most_keys.div_ceil(2)
+    }
+
     fn is_full(&self) -> bool {
         self.table.len() >= self.most_keys
     }
@@ -347,7 +360,7 @@ impl Shard {
         if key.is_vacant() {
             return None;
         }
-        let unit = Scope::numbered(self.scope(key))?.unit();
+        let unit = self.unit(key)?;
         let rank = if unit == Unit::Ban && entry.state.banned_for(now).is_some() {
             Rank::Ban
         } else if key.is_seen_again() {
@@ -394,14 +407,10 @@ enum Rank {
     Ban,
 }
 
-fn is_held(state: &State, scope: Scope) -> bool {
-    state.meaningless_at(scope.unit()) == FOR_EVER
-}
-
 #[cold]
-fn all_held(keys: usize) -> BackendError {
+fn most_are_held(keys: usize) -> BackendError {
     BackendError::new(
         FailureKind::Full,
-        format!("there is no room for another key: something is held of each of {keys}"),
+        format!("there is no room for another key of which something is held, beside {keys}"),
     )
 }

@@ -158,7 +158,7 @@ fn undo(
             && let Some(slot) = shard.find(&place.lookup)
         {
             receipt.credit_to(shard.settled_mut(slot), now, verdict.taken());
-            shard.gave_back(hashing, &place.lookup, slot);
+            shard.gave_back(hashing, charge.quota.unit(), slot);
         }
     }
 }

@@ -53,6 +53,10 @@ _M.v6 = v6
 
 local MAPPED, NAT64 = rep("\0", 10) .. "\255\255", "\0\100\255\155" .. rep("\0", 8)
 
+function _M.is_mapped(octets)
+  return sub(octets, 1, 12) == MAPPED
+end
+
 -- The IPv4 address that an IPv6 address stands for, or the address itself.
 function _M.by_its_bits(address)
   if #address == 16 then

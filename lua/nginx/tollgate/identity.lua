@@ -72,6 +72,8 @@ local function v6(octets)
   return written(1, best - 1) .. "::" .. written(best + best_length, 8)
 end
 
+_M.v6 = v6
+
 local text
 
 local function tuple(content)

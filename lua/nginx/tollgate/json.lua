@@ -19,7 +19,7 @@ local NOT_WHOLE = "it is not a whole number that all readers represent"
 
 -- Values may lie this deep within each other.
 local DEEPEST = 127
--- Up to here, readers of floating point represent each whole number exactly.
+-- Below this, readers of floating point represent each whole number exactly.
 local EXACT = 9007199254740992
 
 local MALFORMED = {}
@@ -100,12 +100,7 @@ end
 local function whole(digits, written)
   local value = tonumber(written)
   if abs(value) == math.huge then fail() end
-  if abs(value) > EXACT then
-    local bound = byte(digits) == 45 and "-9223372036854775808" or "18446744073709551615"
-    if digits ~= written or #digits > #bound or (#digits == #bound and digits > bound) then return nil, NOT_WHOLE end
-    return digits
-  end
-  if value ~= floor(value) then return nil, NOT_WHOLE end
+  if abs(value) >= EXACT or value ~= floor(value) then return nil, NOT_WHOLE end
   return value == 0 and "0" or format("%.0f", value)
 end
 

@@ -1,7 +1,10 @@
--- Texts as the services behind read them: blanks, percent signs, UTF-8, and the one form of a number or a UUID.
+-- Texts as the services behind read them: blanks, percent signs, UTF-8, and the one form of a number, a UUID or an IPv6 address.
 
-local byte, char, find, gsub, sub = string.byte, string.char, string.find, string.gsub, string.sub
-local lower, rep, tonumber = string.lower, string.rep, tonumber
+local address = require "tollgate.address"
+local identity = require "tollgate.identity"
+
+local byte, char, find, format, gsub, match = string.byte, string.char, string.find, string.format, string.gsub, string.match
+local abs, huge, lower, rep, sub, tonumber = math.abs, math.huge, string.lower, string.rep, string.sub, tonumber
 
 local _M = {}
 
@@ -118,9 +121,41 @@ local function uuid(text)
     sub(form, 1, 8) .. "-" .. sub(form, 9, 12) .. "-" .. sub(form, 13, 16) .. "-" .. sub(form, 17, 20) .. "-" .. sub(form, 21)
 end
 
--- Handlers read 7, 007 and +7 as one number, and a UUID in any of its forms as one.
+-- The shortest digits that are read as this number, without an exponent.
+local function plain(value)
+  local written
+  for digits = 0, 16 do
+    written = format("%." .. digits .. "e", value)
+    if tonumber(written) == value then break end
+  end
+  local sign, first, rest, power = match(written, "^(-?)(%d)%.?(%d*)e([+-]%d+)$")
+  local digits, point = first .. rest, tonumber(power) + 1
+  if point <= 0 then return sign .. "0." .. rep("0", -point) .. digits end
+  if point >= #digits then return sign .. digits .. rep("0", point - #digits) end
+  return sign .. sub(digits, 1, point) .. "." .. sub(digits, point + 1)
+end
+
+-- A number with a point or an exponent. One that is too large or too small for a reader of numbers stays as it is.
+local function decimal(text)
+  local whole, fraction, power = match(text, "^[+-]?(%d*)%.?(%d*)(.*)$")
+  if not whole or whole .. fraction == "" then return nil end
+  if power ~= "" and not find(power, "^[eE][+-]?%d+$") then return nil end
+  if not find(whole .. fraction, "[1-9]") then return "0" end
+  local value = tonumber((gsub(text, "^%+", "")))
+  if not value or value == 0 or abs(value) == huge then return nil end
+  return plain(value)
+end
+
+local function v6(text)
+  local octets = find(text, ":", 1, true) and address.v6(text)
+  if not octets then return nil end
+  if address.is_mapped(octets) then return format("::ffff:%d.%d.%d.%d", byte(octets, 13, 16)) end
+  return identity.v6(octets)
+end
+
+-- Handlers read 7, 007, 7.0 and +7 as one number, and a UUID or an IPv6 address in any of its forms as one.
 function _M.one_form(text)
-  return uuid(text) or number(text) or text
+  return uuid(text) or number(text) or decimal(text) or v6(text) or text
 end
 
 return _M

@@ -159,14 +159,13 @@ impl Meter {
                 MeterRuling::Paid
             }
             Ok(decision) => self.refused(&decision),
-            Err(Fallback::Decide(local)) => {
-                let (plan, decision) = &*local;
-                if decision.is_admitted() {
+            Err(Fallback::Decide(part)) => {
+                if part.decision.is_admitted() {
                     self.take_on_trust()
                 } else if self.asked_ahead() {
                     self.content_with(0)
                 } else {
-                    self.excess(plan, decision, true)
+                    self.excess(&part.plan, &part.decision, part.is_local)
                 }
             }
             Err(Fallback::Pass(_)) => self.take_on_trust(),

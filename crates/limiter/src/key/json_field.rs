@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Number, Value};
 
 use super::reading::SEVERAL;
 use super::seen_body::{ContentType, SeenBody};
@@ -13,16 +11,16 @@ use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
-/// Up to here, readers of floating point represent each whole number exactly.
+/// Below this, readers of floating point represent each whole number exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A field of a JSON document (`application/json` or `application/…+json`) in the request's body, behind a `BufferBodyLayer`.
 ///
-/// The value may be a text or a whole number. `7`, `7.0` and `"7"` are one identity. A text that is a number or a UUID is [its
-/// value](super::Query), too.
+/// The value may be a text or a whole number. `7`, `7.0` and `"7"` are one identity. A text that is a number, a UUID or an IPv6 address is
+/// [its value](super::Query), too.
 ///
 /// The key is missing if there is no such field, or if it is `null` or empty. It is [ambiguous](KeyMissing::ambiguous) if the
-/// value is anything else; if several fields of one name on the path differ, because readers of JSON disagree about which one
+/// value is anything else, such as a number above 2^53, which some readers take for its neighbour; if several fields of one name on the path differ, because readers of JSON disagree about which one
 /// counts; if there is a list where the path has a name, because serde reads structs from lists as well; or if the body has not
 /// been read: it is too long, not well-formed, its content type is neither JSON nor a form, or there is no such layer outside the
 /// limiter.
@@ -85,9 +83,10 @@ impl<'de> DeserializeSeed<'de> for Field<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<FieldReading, D::Error> {
         if self.0.is_empty() {
-            return Value::deserialize(deserializer).map(|value| identity(&value));
+            deserializer.deserialize_any(Identity)
+        } else {
+            deserializer.deserialize_any(self)
         }
-        deserializer.deserialize_any(self)
     }
 }
 
@@ -161,41 +160,71 @@ impl<'de> Visitor<'de> for Field<'_> {
     }
 }
 
-/// The values that a field may have.
-fn identity(value: &Value) -> FieldReading {
-    match value {
-        Value::Null => FieldReading::Nothing,
-        Value::String(text) if text.is_empty() => FieldReading::Nothing,
-        Value::String(text) => FieldReading::One(match one_form(text.as_bytes()) {
-            Some(form) => Key::bytes(&form),
-            None => Key::from(text.as_str()),
-        }),
-        Value::Number(number) => match whole(number) {
-            Some(digits) => FieldReading::One(Key::from(digits)),
-            None => FieldReading::Ambiguous("it is not a whole number that all readers represent"),
-        },
-        Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-            FieldReading::Ambiguous("it is neither a text nor a number")
+/// Reads the value at the end of the path, and keeps nothing of a list or an object, however large.
+struct Identity;
+
+const NEITHER: FieldReading = FieldReading::Ambiguous("it is neither a text nor a number");
+
+impl<'de> Visitor<'de> for Identity {
+    type Value = FieldReading;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<FieldReading, E> {
+        Ok(FieldReading::Nothing)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<FieldReading, E> {
+        Ok(match one_form(text.as_bytes()) {
+            _ if text.is_empty() => FieldReading::Nothing,
+            Some(form) => FieldReading::One(Key::bytes(&form)),
+            None => FieldReading::One(Key::from(text)),
+        })
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<FieldReading, E> {
+        Ok(whole(value as f64))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<FieldReading, E> {
+        Ok(whole(value as f64))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<FieldReading, E> {
+        Ok(whole(value))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<FieldReading, E> {
+        Ok(NEITHER)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FieldReading, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(NEITHER)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<FieldReading, A::Error> {
+        while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
+            // A number, if the program has serde_json's feature `arbitrary_precision`.
+            if name == "$serde_json::private::Number" {
+                let digits: String = fields.next_value()?;
+                return Ok(whole(digits.parse().unwrap_or(f64::NAN)));
+            }
+            let _other: IgnoredAny = fields.next_value()?;
         }
+        Ok(NEITHER)
     }
 }
 
-/// The digits of a whole number. Readers of floating point do not tell `7` from `7.0`, nor large numbers from their neighbours.
-fn whole(number: &Number) -> Option<String> {
-    let value = number.as_f64()?;
-    let is_integer = number.is_u64() || number.is_i64();
-    if value.abs() > EXACT {
-        return is_integer.then(|| number.to_string());
+/// The identity of a whole number. Readers of floating point do not tell `7` from `7.0`, nor large numbers from their neighbours.
+fn whole(value: f64) -> FieldReading {
+    if value.abs() >= EXACT || value.fract() != 0.0 {
+        return FieldReading::Ambiguous("it is not a whole number that all readers represent");
     }
-    let digits = value.to_string();
-    let is_whole = !digits.contains(['.', 'e']);
-    is_whole.then(|| {
-        if digits == "-0" {
-            "0".to_owned()
-        } else {
-            digits
-        }
-    })
+    // Without the sign of a negative zero.
+    FieldReading::One(Key::from((value + 0.0).to_string()))
 }
 
 impl KeyExtractor for JsonField {

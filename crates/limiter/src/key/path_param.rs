@@ -12,8 +12,8 @@ use crate::{Key, RequestView};
 ///
 /// The policy's own [routes](crate::Policy::route) are asked first, and then the route that axum matched, so that a layer within
 /// the router needs no pattern of its own. The value is decoded as axum's `Path` decodes it: `%61` and `a` are one identity.
-/// A number or a UUID is [its value](super::Query): `7` and `007` are one identity. It need not be UTF-8. Slashes in it that are
-/// doubled or at an end do not count.
+/// A number, a UUID or an IPv6 address is [its value](super::Query): `7` and `007` are one identity. It need not be UTF-8. Slashes in it
+/// that are doubled or at an end do not count.
 ///
 /// A limiter is not built if the policy has routes of which none has a parameter of that name or one for all the rest (`{*rest}`),
 /// unless the policy is [on demand](crate::Policy::on_demand). It is missing if no pattern has such a parameter, or if it is empty.

@@ -8,8 +8,9 @@ use crate::{Key, RequestView};
 /// The value of a query parameter, decoded as axum's `Query` does: `?user=a%20b` and `?user=a+b` are one identity. Bytes that are
 /// not UTF-8 are replaced.
 ///
-/// A number or a UUID is its value, since a handler may read it as one: `?user=007` and `?user=%2B7` are the identity `7`. A UUID
-/// is in lower case with hyphens, and lists and tiers name it in that form.
+/// A number, a UUID or an IPv6 address is its value, since a handler may read it as one: `?user=007`, `?user=7.0` and `?user=%2B7` are the
+/// identity `7`. A UUID is in lower case with hyphens, and lists and tiers name it in that form. Do not let a handler read identities as
+/// floating-point numbers: it takes neighbours above 2^53 for one, and these are several identities here.
 ///
 /// The key is missing if there is no parameter of that name, or if it is empty. Several parameters with different values are
 /// [ambiguous](KeyMissing::ambiguous): axum's `Query` takes the last or refuses, and axum-extra's takes all.

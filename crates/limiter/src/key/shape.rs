@@ -20,7 +20,7 @@ pub enum KeyShape {
     Address,
     /// The bytes at that place in the request.
     Bytes,
-    /// The same, of which numbers and UUIDs are read as typed extractors read them: `007` is `7`.
+    /// The same, of which numbers, UUIDs and IPv6 addresses are read as typed extractors read them: `007` is `7`.
     Typed,
     /// The name of a host, in lower case and without a dot at its end.
     HostName,

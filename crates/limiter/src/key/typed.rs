@@ -1,10 +1,41 @@
 //! One spelling for the values that typed extractors accept in several.
 
-/// The one form of a number or a UUID, if this is another one: `Path<u64>` takes `7`, `007` and `+7` for one caller, and
-/// `Path<Uuid>` the same digits in any case, with hyphens, braces, `urn:uuid:`, or none of these.
+use std::net::Ipv6Addr;
+use std::str;
+
+/// The one form of a number, a UUID or an IPv6 address, if this is another one: `Path<u64>` takes `7`, `007` and `+7` for one caller,
+/// `Path<f64>` also `7.0` and `70e-1`, `Path<Uuid>` the same digits in any case, with hyphens, braces, `urn:uuid:`, or none of these, and
+/// `Path<IpAddr>` `::1` and `0:0::1`.
 pub(crate) fn one_form(text: &[u8]) -> Option<Vec<u8>> {
-    let form = uuid(text).or_else(|| number(text))?;
+    let form = uuid(text)
+        .or_else(|| number(text))
+        .or_else(|| decimal(text))
+        .or_else(|| address(text))?;
     (form != text).then_some(form)
+}
+
+/// A number with a point or an exponent, as the digits of the floating-point number next to it. One that is too large or too small
+/// for that stays as it is: so may an identity look that was never meant for a number, such as `12e4567`.
+fn decimal(text: &[u8]) -> Option<Vec<u8>> {
+    let looks_like_it = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    if !text.iter().all(looks_like_it) {
+        return None;
+    }
+    let value: f64 = str::from_utf8(text).ok()?.parse().ok()?;
+    let mantissa = text.split(|byte| b"eE".contains(byte)).next()?;
+    let is_zero = !mantissa.iter().any(|byte| (b'1'..=b'9').contains(byte));
+    if value == 0.0 {
+        return is_zero.then(|| b"0".to_vec());
+    }
+    value.is_finite().then(|| value.to_string().into_bytes())
+}
+
+fn address(text: &[u8]) -> Option<Vec<u8>> {
+    if !text.contains(&b':') {
+        return None;
+    }
+    let address: Ipv6Addr = str::from_utf8(text).ok()?.parse().ok()?;
+    Some(address.to_string().into_bytes())
 }
 
 fn number(text: &[u8]) -> Option<Vec<u8>> {
@@ -79,7 +110,45 @@ mod tests {
         ] {
             assert_eq!(form(text), expected, "{text}");
         }
-        for text in ["", "+", "-", "++7", "+-7", "7.0", "0x7", "7a", " 7", "07 "] {
+        for text in ["", "+", "-", "++7", "+-7", "0x7", "7a", " 7", "07 "] {
+            assert_eq!(form(text), text);
+        }
+    }
+
+    #[test]
+    fn a_number_with_a_point_or_an_exponent_is_its_value() {
+        for (text, expected) in [
+            ("7.0", "7"),
+            ("7.", "7"),
+            ("+07.00", "7"),
+            ("0.7e1", "7"),
+            ("70E-1", "7"),
+            ("7.00000000000000000000000001", "7"),
+            (".5", "0.5"),
+            ("-1.50", "-1.5"),
+            ("-0.0", "0"),
+            ("0e9999", "0"),
+            ("1e18", "1000000000000000000"),
+            ("1e-7", "0.0000001"),
+            ("1.10", "1.1"),
+        ] {
+            assert_eq!(form(text), expected, "{text}");
+        }
+        for text in [
+            "12e4567", "1e-999", ".", "e5", "1e", "1.2.3", "--1.0", "nan", "inf",
+        ] {
+            assert_eq!(form(text), text);
+        }
+    }
+
+    #[test]
+    fn an_ipv6_address_is_its_value() {
+        for text in ["0:0:0:0:0:0:0:1", "0::1", "::0001", "0000::0.0.0.1"] {
+            assert_eq!(form(text), "::1", "{text}");
+        }
+        assert_eq!(form("2001:DB8::A"), "2001:db8::a");
+        assert_eq!(form("::FFFF:c0a8:1"), "::ffff:192.168.0.1");
+        for text in ["::1%eth0", "[::1]", "192.168.0.1", "a:b", ":"] {
             assert_eq!(form(text), text);
         }
     }

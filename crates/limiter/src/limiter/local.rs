@@ -7,6 +7,7 @@ use tollgate_core::{Backend, BackendError, Clock, ImmediateBackend, Quota, Recei
 use tollgate_memory::{MemoryBackend, SystemClock};
 
 use super::Fallback;
+use super::fallback::DecidedPart;
 use super::outages::OutageClock;
 use super::plan::Entries;
 use crate::policy::Limit;
@@ -113,7 +114,11 @@ impl Budgets {
             (decision, too_dear)
         });
         match decision {
-            Ok(decision) if !too_dear => Fallback::Decide(Box::new((plan, decision))),
+            Ok(decision) if !too_dear => Fallback::Decide(Box::new(DecidedPart {
+                plan,
+                decision,
+                is_local: true,
+            })),
             _ => Fallback::Refuse(error),
         }
     }
@@ -161,7 +166,7 @@ mod tests {
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
             match local.rule_without_backend(plan.entries(), error) {
-                Fallback::Decide(decided) => decided.1.is_admitted(),
+                Fallback::Decide(part) => part.decision.is_admitted(),
                 other => panic!("{other:?}"),
             }
         };

@@ -1,13 +1,15 @@
 //! The ruling on an answer of the backend, or on its failure.
 
 use tokio::time::Instant;
-use tollgate_core::{BackendError, Charge, Decision, Mode, Quota, Timestamp, Verdict};
+use tollgate_core::{BackendError, Charge, Decision, FailureKind, Mode, Quota, Timestamp, Verdict};
 
 use super::{Entries, Fallback, Judgement, Limiter, Rejection, Ruling};
-use crate::Policy;
 use crate::limiter::Ledger;
 use crate::limiter::event::{Cause, Origin};
+use crate::limiter::fallback::DecidedPart;
+use crate::limiter::line::Attempts;
 use crate::limiter::local::has_share;
+use crate::{OnFailure, Policy};
 
 impl Limiter {
     /// Takes the backend's decision, or applies the failure rule. Every decision passes here, and observers are told from here.
@@ -73,14 +75,20 @@ impl Limiter {
         self.0
             .health
             .failed(Instant::now().into_std(), &error, place);
-        let fallback = self.0.local.rule_without_backend(entries, error);
+        let fallback = match self.decide_without_permits(entries, &error) {
+            Some(part) => Fallback::Decide(Box::new(part)),
+            None => self.0.local.rule_without_backend(entries, error),
+        };
         match &fallback {
-            Fallback::Decide(local) => {
-                observers.decided(local.0.entries(), &local.1, after(Cause::Local));
+            Fallback::Decide(part) => {
+                let (cause, is_left_out): (_, fn(&Policy) -> bool) = if part.is_local {
+                    (Cause::Local, |policy| !has_share(policy))
+                } else {
+                    (Cause::of(&part.decision), Policy::holds)
+                };
+                observers.decided(part.plan.entries(), &part.decision, after(cause));
                 // The other policies have no say in it.
-                observers.undecided(entries, after(Cause::PassedUndecided), |policy| {
-                    !has_share(policy)
-                });
+                observers.undecided(entries, after(Cause::PassedUndecided), is_left_out);
             }
             Fallback::Pass(_) => {
                 self.0.health.passed();
@@ -94,6 +102,30 @@ impl Limiter {
         // stops them.
         self.0.health.fails_still();
         fallback
+    }
+
+    /// Decides without the policies that hold something, if a backend in this process has no room for that, and these say that a
+    /// request then passes. So whoever fills their part of the memory gets around no other policy.
+    fn decide_without_permits(
+        &self,
+        entries: Entries<'_>,
+        error: &BackendError,
+    ) -> Option<DecidedPart> {
+        let passes = |policy: &Policy| policy.shadow || policy.on_failure == OnFailure::Allow;
+        let plan = entries.only(|policy| !policy.holds());
+        let mut left_out = entries.policies().filter(|policy| policy.holds());
+        if error.kind() != FailureKind::Full || plan.is_empty() || !left_out.all(passes) {
+            return None;
+        }
+        let now = Some(Instant::now());
+        let answer = self.decide_by(plan.entries(), now, Attempts::Once);
+        let decision = answer.try_now().ok()?.ok()?;
+        let is_local = false;
+        Some(DecidedPart {
+            plan,
+            decision,
+            is_local,
+        })
     }
 
     pub(super) fn rule<T>(
@@ -127,11 +159,12 @@ impl Limiter {
         entries: Entries<'_>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> T {
-        let (local, assumed);
+        let (part, assumed);
         conclude(match fallback {
             Fallback::Decide(decided) => {
-                local = decided;
-                Ruling::of(self, local.0.entries(), &local.1, true, waited_us)
+                part = decided;
+                let (plan, decision) = (&part.plan, &part.decision);
+                Ruling::of(self, plan.entries(), decision, part.is_local, waited_us)
             }
             Fallback::Pass(error) => {
                 assumed = self.assume(entries);

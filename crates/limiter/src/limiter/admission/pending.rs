@@ -254,12 +254,11 @@ impl End {
             Self::FailedInTurn(mut turn, error) => {
                 let entries = turn.plan().entries();
                 let fallback = limiter.fall_back(waited_us, entries, error);
-                let is_local =
-                    matches!(&fallback, Fallback::Decide(local) if local.1.is_admitted());
+                let is_charged_again =
+                    matches!(&fallback, Fallback::Decide(part) if part.decision.is_admitted());
                 let is_undecided = matches!(&fallback, Fallback::Pass(_));
                 let ruled = limiter.rule_by(fallback, waited_us, entries, conclude);
-                if is_local {
-                    // It was charged to a budget of this process, and is not charged twice.
+                if is_charged_again {
                     turn.withdraw();
                 } else if is_undecided {
                     turn.keep();
