@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use tollgate_http::RefusalReason;
 use tollgate_http::transport::Config;
 use tollgate_limiter::RequestView;
@@ -15,6 +15,7 @@ use tonic::{Code, Status};
 pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.method = Method::POST;
+    head.uri = Uri::from_static("/service/method");
     head.headers = metadata.into_headers();
     head.extensions = extensions;
     if Dialect::of(&RequestView::of_parts(&head)).is_none() {

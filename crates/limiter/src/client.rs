@@ -41,7 +41,9 @@ const FORWARDING: [&str; 3] = ["x-forwarded-for", "forwarded", "x-real-ip"];
 ///
 /// // Others, one at a time: what one proxy writes and another passes on unread must never be mixed.
 /// let two_proxies = ClientAddress::forwarded(Hops(2));
-/// let cloud = ClientAddress::header("cf-connecting-ip", Networks::new(["173.245.48.0/20"]));
+/// // All ranges of Cloudflare's list, or the nginx in front of this server, if that takes the header from no others.
+/// let cloudflare = Networks::new(["173.245.48.0/20", "103.21.244.0/22", "2400:cb00::/32" /* and 19 more */]);
+/// let cloud = ClientAddress::header("cf-connecting-ip", cloudflare);
 /// # Ok(()) }
 /// ```
 ///
@@ -170,7 +172,8 @@ impl ClientAddress {
     }
 
     /// The one address in the header of this name (`CF-Connecting-IP`, `True-Client-IP`, `Fly-Client-IP`), if the peer is a
-    /// trusted one. The caller is the peer if the header is absent, there twice, or not one address.
+    /// trusted one: name all ranges of the provider, since callers behind a range that is left out share the address of its servers. If a
+    /// proxy of yours stands in between, name that, and let it take the header from these ranges alone. The caller is the peer if the header is absent, there twice, or not one address.
     ///
     /// # Panics
     ///

@@ -121,6 +121,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// applies.
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing>;
 
+    /// The class of the request, which is ambiguous if it names two: no caller gains by that.
+    #[doc(hidden)]
+    fn extract_class(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        self.extract(request)
+    }
+
     /// True if it needs a whole request: a path, a host, a body. A gRPC interceptor sees none of them.
     #[doc(hidden)]
     fn needs_whole_request(&self) -> bool {
@@ -202,6 +208,13 @@ impl Source {
             Self::ClientIp => ClientIp.extract(request),
             Self::Other(key) => key.extract(request),
             Self::Later(_) => Err(KeyMissing::new("key that has to be waited for")),
+        }
+    }
+
+    pub(crate) fn extract_class(&self, request: &RequestView<'_>) -> Option<Key> {
+        match self {
+            Self::Other(key) => key.extract_class(request).ok(),
+            Self::ClientIp | Self::Later(_) => self.extract(request).ok(),
         }
     }
 }

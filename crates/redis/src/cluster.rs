@@ -169,7 +169,10 @@ impl Cluster {
             Arc::clone(&self.known),
         );
         if hope == Prospect::None {
-            node.not_connected(&unready("the node was replaced because it did not answer"));
+            let error = unready("the node was replaced because it did not answer");
+            for wire in 0..self.limits.connections {
+                node.not_connected(wire, &error);
+            }
         }
         node.open_from(0);
         node

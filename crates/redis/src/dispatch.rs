@@ -24,7 +24,7 @@ use crate::inline_call::{AnswerFuture, InlineCall};
 use crate::job::{CreditSink, Job, gone};
 use crate::known::KnownDenials;
 use crate::link::Link;
-use crate::queue::{Batch, CallShare};
+use crate::queue::Batch;
 use crate::redirect::Redirect;
 use crate::stats::Counters;
 use crate::sync::{Handle, Instant, Mutex, MutexGuard, sleep_until};
@@ -138,7 +138,7 @@ impl Dispatch {
                 counters,
                 holder,
                 known,
-                state: Mutex::new(Traffic::new(limits.connections, in_cluster)),
+                state: Mutex::new(Traffic::new(limits.connections, in_cluster.into())),
                 hurry: Arc::default(),
                 _ends: ends,
             }
@@ -334,16 +334,13 @@ impl Dispatch {
     /// The waiting jobs that one call may carry, and those whose answer would come too late.
     fn batch(&self, state: &mut Traffic, now: Instant) -> Batch {
         let (mut keys, mut weight, mut count) = (0, 0, 0);
-        let fits = |job: &Job, fill: CallShare| {
-            let parts = if fill == CallShare::Half { 2 } else { 1 };
+        let fits = |job: &Job| {
             let with = (
                 keys + job.request.long_states(),
                 weight + job.request.weight(),
                 count + 1,
             );
-            let within = with.0 <= MAX_STATES / parts
-                && with.1 <= MAX_WEIGHT / parts
-                && with.2 <= MAX_REQUESTS / parts;
+            let within = with.0 <= MAX_STATES && with.1 <= MAX_WEIGHT && with.2 <= MAX_REQUESTS;
             let fits = with.2 == 1 || (within && !job.route.alone);
             if fits {
                 (keys, weight, count) = with;

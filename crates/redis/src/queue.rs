@@ -30,13 +30,6 @@ impl Group {
     }
 }
 
-/// The part of a call that may be filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallShare {
-    Half,
-    Whole,
-}
-
 /// The jobs that a call takes along.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -78,14 +71,14 @@ impl Queue {
         }
     }
 
-    /// Takes jobs of the group whose turn it is, the oldest first, for as long as `fits` says that there is room for the next.
-    /// While callers wait, half of the call is theirs; the jobs without a caller fill the other half and the rest, and stand ahead of
-    /// them. A caller that has gone away takes no room, nor does one whose deadline
-    /// would be over if it were answered at `answered_at`. The rest of the group has another turn after all others.
+    /// Takes jobs of the group whose turn it is, the oldest first, for as long as `fits` says that there is room for the next. Jobs without
+    /// a caller stand ahead of the callers. While there are more than fit, one caller leaves with each: so callers cannot take faster
+    /// than is given back, and a flood of credits holds up no caller for long. A caller that has gone away takes no room, nor does one
+    /// whose deadline would be over if it were answered at `answered_at`. The rest of the group has another turn after all others.
     pub(crate) fn take_turn(
         &mut self,
         answered_at: Instant,
-        mut fits: impl FnMut(&Job, CallShare) -> bool,
+        mut fits: impl FnMut(&Job) -> bool,
     ) -> Batch {
         let mut turn = Batch::default();
         let Some(route) = self.turns.pop_front() else {
@@ -94,32 +87,28 @@ impl Queue {
         let Some(group) = self.groups.get_mut(&route) else {
             return turn;
         };
-        while let Some(job) = group.unattended.front()
-            && !group.awaited.is_empty()
-            && fits(job, CallShare::Half)
-        {
-            turn.jobs.extend(group.unattended.pop_front());
-        }
+        let waiting = group.awaited.len();
         let mut callers = Vec::new();
-        while let Some(job) = group.awaited.front() {
-            let is_late = job.deadline <= answered_at;
-            let is_over = is_late || job.is_withdrawn();
-            if !is_over && !fits(job, CallShare::Whole) {
+        loop {
+            let left = (group.unattended.len(), group.awaited.len());
+            let unattended = pop_front_if(&mut group.unattended, &mut fits);
+            if unattended.is_none() && left.0 > 0 {
                 break;
             }
-            let job = group.awaited.pop_front();
-            self.awaited -= 1;
-            if !is_over {
-                callers.extend(job);
-            } else if is_late {
-                turn.late.extend(job);
+            turn.jobs.extend(unattended);
+            while let Some(job) = group.awaited.front()
+                && (job.deadline <= answered_at || job.is_withdrawn())
+            {
+                let is_late = job.deadline <= answered_at;
+                let job = group.awaited.pop_front();
+                turn.late.extend(job.filter(|_| is_late));
+            }
+            callers.extend(pop_front_if(&mut group.awaited, &mut fits));
+            if (group.unattended.len(), group.awaited.len()) == left {
+                break;
             }
         }
-        while let Some(job) = group.unattended.front()
-            && fits(job, CallShare::Whole)
-        {
-            turn.jobs.extend(group.unattended.pop_front());
-        }
+        self.awaited -= waiting - group.awaited.len();
         self.unattended -= turn.jobs.len();
         turn.jobs.append(&mut callers);
         // An empty group keeps its place: there are no more of them than slots.
@@ -161,5 +150,13 @@ impl Queue {
         let groups = std::mem::take(self).groups;
         let jobs = |group: Group| group.awaited.into_iter().chain(group.unattended);
         groups.into_values().flat_map(jobs)
+    }
+}
+
+fn pop_front_if(jobs: &mut VecDeque<Job>, mut fits: impl FnMut(&Job) -> bool) -> Option<Job> {
+    if fits(jobs.front()?) {
+        jobs.pop_front()
+    } else {
+        None
     }
 }

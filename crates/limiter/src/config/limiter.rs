@@ -45,6 +45,9 @@ pub struct LimiterConfig {
     /// The most requests that wait at one time: see [`LimiterBuilder::max_waiting`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_waiting: Option<usize>,
+    /// The most of these with one key under one policy: see [`LimiterBuilder::max_waiting_per_key`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub max_waiting_per_key: Option<usize>,
     /// The header in which callers say how long they wait: see [`LimiterBuilder::deadline_header`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub deadline_header: Option<String>,
@@ -86,6 +89,9 @@ impl LimiterConfig {
         }
         if let Some(requests) = self.max_waiting {
             builder = builder.max_waiting(requests);
+        }
+        if let Some(requests) = self.max_waiting_per_key {
+            builder = builder.max_waiting_per_key(requests);
         }
         if let Some(name) = &self.deadline_header {
             let header = HeaderName::from_bytes(name.as_bytes());

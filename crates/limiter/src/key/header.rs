@@ -77,6 +77,17 @@ impl KeyExtractor for Header {
         Err(self.missing.clone())
     }
 
+    /// The line that a handler sees is the first, and the one that a proxy sets may be the last.
+    fn extract_class(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        let lines = request.headers().get_all(&self.name).into_iter();
+        let mut lines = lines.map(|line| line.as_bytes().trim_ascii());
+        let first = lines.next();
+        if lines.any(|line| Some(line) != first) {
+            return Err(self.missing.clone().ambiguous(SEVERAL));
+        }
+        self.extract(request)
+    }
+
     fn shape(&self) -> KeyShape {
         KeyShape::Bytes
     }

@@ -223,8 +223,9 @@ fn whole(value: f64) -> FieldReading {
     if value.abs() >= EXACT || value.fract() != 0.0 {
         return FieldReading::Ambiguous("it is not a whole number that all readers represent");
     }
-    // Without the sign of a negative zero.
-    FieldReading::One(Key::from((value + 0.0).to_string()))
+    let digits = value.to_string();
+    let digits = if value == 0.0 { "0" } else { &digits };
+    FieldReading::One(Key::from(digits))
 }
 
 impl KeyExtractor for JsonField {

@@ -104,6 +104,13 @@ impl KeyExtractor for Metadata {
         }
     }
 
+    fn extract_class(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
+        match &self.0 {
+            Kind::Ascii(header) => header.extract_class(request),
+            Kind::Binary { .. } => self.extract(request),
+        }
+    }
+
     fn shape(&self) -> KeyShape {
         KeyShape::Bytes
     }

@@ -140,6 +140,20 @@ impl LimiterBuilder {
         self
     }
 
+    /// The most requests with one key under one policy that [wait](tollgate_core::Quota::wait_up_to) at one time, 1,000 unless set, so that
+    /// one caller cannot take the whole queue. Raise it, with [`max_waiting`](Self::max_waiting), for a policy under which all callers
+    /// share a key. Keys are counted by a hash, so that a few of many thousands share a count.
+    ///
+    /// ```
+    /// use tollgate::Limiter;
+    ///
+    /// let builder = Limiter::builder().max_waiting(2_000).max_waiting_per_key(20);
+    /// ```
+    pub fn max_waiting_per_key(mut self, requests: usize) -> Self {
+        self.terms.max_waiting_per_key = requests;
+        self
+    }
+
     /// The header in which a caller says for how many milliseconds it waits for an answer, such as Envoy's
     /// `x-envoy-expected-rq-timeout-ms`. A request whose turn would come later is refused at once, and nothing is reserved for it.
     /// The deadline of a gRPC call counts without this.

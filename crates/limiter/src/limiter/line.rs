@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU16;
 use std::panic::catch_unwind;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,6 +20,7 @@ use tollgate_core::{Answer, BackendError, Charge, Decision, FailureKind, Mode, Q
 
 use super::plan::{Entries, is_place};
 use super::{Limiter, Plan, Rejection};
+use crate::Key;
 
 /// The requests of one limiter that wait, or may have to when the backend answers.
 #[derive(Debug, Default)]
@@ -27,6 +30,7 @@ pub(super) struct Line {
     closing: Arc<Notify>,
     /// True if the first runtime in which a request had to wait has a timer.
     has_timer: OnceLock<bool>,
+    callers: Callers,
 }
 
 impl Line {
@@ -61,26 +65,93 @@ pub(super) enum Attempts {
     ForTurn,
 }
 
+/// The number of requests in the line for each key, more or less: keys share a number now and then. A caller cannot choose with whom,
+/// since it does not know the hash.
+#[derive(Debug, Default)]
+struct Callers {
+    hashing: RandomState,
+    /// Empty until a request waits.
+    lengths: OnceLock<Box<[AtomicUsize]>>,
+}
+
+/// The first few keys of a request, as their numbers in [`Callers`]: small, since each request that waits has them.
+type CallerNumbers = [Option<NonZeroU16>; 4];
+
+impl Callers {
+    const NUMBERS: u16 = 4_096;
+
+    fn length(&self, caller: NonZeroU16) -> &AtomicUsize {
+        let lengths = (self.lengths).get_or_init(|| {
+            (0..=Self::NUMBERS)
+                .map(|_| AtomicUsize::default())
+                .collect()
+        });
+        &lengths[usize::from(caller.get())]
+    }
+
+    fn number(&self, policy: &str, key: &Key) -> Option<NonZeroU16> {
+        let hash = self.hashing.hash_one((policy, key)) % u64::from(Self::NUMBERS);
+        NonZeroU16::new(u16::try_from(hash + 1).ok()?)
+    }
+
+    /// Adds a request of these entries, unless `most` of one of its keys are in the line.
+    fn add(&self, entries: Entries<'_>, most: usize) -> Option<CallerNumbers> {
+        let mut added = CallerNumbers::default();
+        let waits = entries.payers().filter(|(policy, ..)| policy.may_wait);
+        for (index, (policy, key, _)) in waits.enumerate().take(added.len()) {
+            let caller = self.number(policy.name(), key);
+            if added.contains(&caller) {
+                continue;
+            }
+            if caller.is_some_and(|caller| !add_one(self.length(caller), most)) {
+                self.remove(added);
+                return None;
+            }
+            added[index] = caller;
+        }
+        Some(added)
+    }
+
+    fn remove(&self, callers: CallerNumbers) {
+        for caller in callers.into_iter().flatten() {
+            self.length(caller).fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// False, and nothing is added, if there are `most` already.
+fn add_one(count: &AtomicUsize, most: usize) -> bool {
+    let more = |count| (count < most).then_some(count + 1);
+    let added = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    added.is_ok()
+}
+
 /// A place in the line, which ends with its owner.
-pub(super) struct Place(Limiter);
+pub(super) struct Place(Limiter, CallerNumbers);
 
 impl Place {
-    /// `None` if the line is full or closed, or if there is no runtime whose timer could tell the turn.
-    pub(super) fn take(limiter: &Limiter) -> Option<Self> {
+    /// `None` if the line is full or closed, if too many of the same caller wait, or if there is no runtime whose timer could tell the
+    /// turn.
+    pub(super) fn take(limiter: &Limiter, entries: Entries<'_>) -> Option<Self> {
         let line = &limiter.0.line;
         if line.is_closed() || Handle::try_current().is_err() || !line.has_timer() {
             return None;
         }
-        let most = limiter.0.terms.max_waiting;
-        let longer = |length| (length < most).then_some(length + 1);
-        let taken = (line.length).fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
-        taken.is_ok().then(|| Self(limiter.clone()))
+        let terms = &limiter.0.terms;
+        let callers = line.callers.add(entries, terms.max_waiting_per_key)?;
+        if !add_one(&line.length, terms.max_waiting) {
+            line.callers.remove(callers);
+            return None;
+        }
+        Some(Self(limiter.clone(), callers))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.0.line.length.fetch_sub(1, Ordering::Relaxed);
+        let line = &self.0.0.line;
+        line.length.fetch_sub(1, Ordering::Relaxed);
+        line.callers.remove(self.1);
     }
 }
 
@@ -301,7 +372,7 @@ impl Limiter {
         entries: Entries<'_>,
         deadline: Option<Instant>,
     ) -> (Answer<Decision>, Option<Place>) {
-        let place = Place::take(self);
+        let place = Place::take(self, entries);
         let now = || Some(Instant::now());
         let deadline = if place.is_some() { deadline } else { now() };
         let asks = if place.is_some() && entries.may_ask_again() {

@@ -109,7 +109,7 @@ impl Shedder {
 
     /// The class of a request. One that names none, an unknown one or two has the last: no caller gains by it.
     pub(super) fn class_of(&self, request: &RequestView<'_>) -> Rank {
-        let found = self.source.extract(request).ok();
+        let found = self.source.extract_class(request);
         let known = found.and_then(|name| self.class_named(name.text()?));
         known.unwrap_or(self.least())
     }

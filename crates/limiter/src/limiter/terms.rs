@@ -9,6 +9,8 @@ use crate::{ClientAddress, ConfigError, Policy, RequestView};
 
 /// Most services have fewer requests under way.
 const MAX_WAITING: usize = 10_000;
+/// A caller that takes all that it may leaves nine tenths to others.
+const MAX_WAITING_PER_KEY: usize = 1_000;
 
 /// The settings of a limiter besides its policies. They never change.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(super) struct Terms {
     pub(super) has_observer: bool,
     /// The most requests that wait at one time.
     pub(super) max_waiting: usize,
+    /// The most of these with one key under one policy.
+    pub(super) max_waiting_per_key: usize,
     /// The header in which a caller says how long it waits for an answer, in milliseconds.
     pub(super) deadline_header: Option<HeaderName>,
     /// The reason why a policy cannot be one of this limiter's.
@@ -41,6 +45,7 @@ impl Default for Terms {
             offered: Capabilities::none(),
             has_observer: false,
             max_waiting: MAX_WAITING,
+            max_waiting_per_key: MAX_WAITING_PER_KEY,
             deadline_header: None,
             refuses: None,
         }

@@ -310,10 +310,8 @@ impl Classes {
 
     /// An ambiguous class counts as none: no caller gains by naming two.
     fn find(&self, request: &RequestView<'_>) -> Rank {
-        let name = self
-            .source
-            .as_ref()
-            .and_then(|source| source.extract(request).ok());
+        let source = self.source.as_ref();
+        let name = source.and_then(|source| source.extract_class(request));
         let known = name.and_then(|name| self.rank(name.text()?.as_bytes()));
         known.unwrap_or(self.least())
     }

@@ -16,9 +16,10 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// `None` if the content type is not gRPC's. The method does not count, nor does the case: a gRPC server runs a call by any
-    /// of them, and a plain 429 would tell its caller nothing. tonic also runs calls of other content types. Their callers are
-    /// not gRPC clients and are answered in HTTP.
+    /// `None` if the content type is not gRPC's, or the path is not that of a call: an HTTP page must not be answered by a 200 because a
+    /// caller claims to speak gRPC. The method does not count, nor does the case: a gRPC server runs a call by any of them, and a plain
+    /// 429 would tell its caller nothing. tonic also runs calls of other content types. Their callers are not gRPC clients and are
+    /// answered in HTTP.
     #[inline]
     pub fn of(request: &RequestView<'_>) -> Option<Self> {
         let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();
@@ -31,8 +32,23 @@ impl Dialect {
                 Some(rest) => (Self::WebText, rest),
             },
         };
-        matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..]).then_some(dialect)
+        let is_grpc = matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..]);
+        (is_grpc && may_be_call(request)).then_some(dialect)
     }
+}
+
+/// True unless the path, or the route that axum matched, cannot be that of a method: `/shop.v1.Orders/Place`, perhaps behind a prefix.
+/// tonic's routes end with `{*rest}`.
+fn may_be_call(request: &RequestView<'_>) -> bool {
+    if let Some((_, last)) = (request.matched_path()).and_then(|route| route.rsplit_once('/'))
+        && last.contains('{')
+        && !last.starts_with("{*")
+    {
+        return false;
+    }
+    let path = request.original_uri().path();
+    let behind_service = path.trim_start_matches('/').split_once('/');
+    behind_service.is_some_and(|(_, method)| !method.is_empty())
 }
 
 /// The text behind this prefix, which may be in any case.
@@ -68,7 +84,7 @@ mod tests {
             ("application/json", None),
         ];
         for (content_type, expected) in cases {
-            let mut request = Request::post("/")
+            let mut request = Request::post("/shop.v1.Orders/Place")
                 .header(CONTENT_TYPE, content_type)
                 .body(())
                 .unwrap();
@@ -81,7 +97,18 @@ mod tests {
                 );
             }
         }
-        let silent = Request::post("/").body(()).unwrap();
+        let silent = Request::post("/shop.v1.Orders/Place").body(()).unwrap();
         assert_eq!(Dialect::of(&RequestView::of(&silent)), None);
+        for (path, expected) in [
+            ("/api/shop.v1.Orders/Place", Some(Dialect::Native)),
+            ("//shop.v1.Orders/Place", Some(Dialect::Native)),
+            ("/", None),
+            ("/page", None),
+            ("/page/", None),
+        ] {
+            let request = Request::post(path).header(CONTENT_TYPE, "application/grpc");
+            let request = request.body(()).unwrap();
+            assert_eq!(Dialect::of(&RequestView::of(&request)), expected, "{path}");
+        }
     }
 }

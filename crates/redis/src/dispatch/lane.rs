@@ -43,7 +43,7 @@ pub(super) async fn lead(dispatch: Arc<Dispatch>, lane: usize) {
 
 /// Says whether there is another call to send.
 async fn call(dispatch: &Arc<Dispatch>, lane: usize) -> bool {
-    if dispatch.is_quiet() {
+    if dispatch.is_quiet(lane) {
         // The end of a connection is news for the task that reads it, then for the one that keeps it.
         for _ in 0..3 {
             yield_now().await;
@@ -69,8 +69,8 @@ async fn after_others() {
 }
 
 impl Dispatch {
-    fn is_quiet(&self) -> bool {
-        self.state().pace.is_quiet(Instant::now())
+    fn is_quiet(&self, lane: usize) -> bool {
+        self.state().is_quiet(lane)
     }
 
     /// The jobs that a lane takes along after gathering. Without any, it is idle again.
@@ -151,15 +151,15 @@ impl Dispatch {
     }
 
     /// Notes that a connection could not be made.
-    pub(crate) fn not_connected(&self, error: &BackendError) {
+    pub(crate) fn not_connected(&self, wire: usize, error: &BackendError) {
         let mut state = self.state();
-        (state.why, state.opening) = (Some(again(error)), false);
+        state.not_connected(wire, error);
         Self::give_up(state, error);
     }
 
     /// Says whether the first attempt to connect is still under way.
     pub(crate) fn is_opening(&self) -> bool {
-        self.state().opening
+        self.state().is_opening()
     }
 
     /// Notes that a call was answered after this time. Says whether its connection is still in use: the answers of one that was

@@ -23,9 +23,6 @@ pub(crate) const SPELL: Duration = Duration::from_secs(5);
 /// The time for which a round trip shows that an answer would come too late. Then one call measures again.
 pub(crate) const TELLS_FOR: Duration = Duration::from_secs(1);
 
-/// The time without an answer after which the next call lets the tasks run first that read the connections.
-const QUIET: Duration = Duration::from_millis(2);
-
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// The shortest round trips of this spell and the one before.
@@ -68,11 +65,6 @@ impl Pace {
             }
             _ => Duration::ZERO,
         }
-    }
-
-    /// Says whether no answer has come for so long that a connection may have ended unnoticed: the task that reads it has not run since.
-    pub(crate) fn is_quiet(&self, now: Instant) -> bool {
-        now >= self.heard_at + QUIET
     }
 
     /// Notes a new connection, on which a round trip took this long.

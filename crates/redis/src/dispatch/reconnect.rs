@@ -69,7 +69,7 @@ async fn reconnect(dispatch: Weak<Dispatch>, wire: usize) {
         };
         match opened {
             Ok(opened) => return dispatch.connected(wire, opened),
-            Err(error) => dispatch.not_connected(&error),
+            Err(error) => dispatch.not_connected(wire, &error),
         }
         if let Some(peers) = dispatch.peers() {
             peers.connection_failed();

@@ -27,8 +27,6 @@ pub(super) struct Traffic {
     pub(super) pace: Pace,
     /// The reason why the latest connection was lost or not made, for jobs that find none.
     pub(super) why: Option<BackendError>,
-    /// True while a newly found node is connected to for the first time, so that its answer is worth waiting for.
-    pub(super) opening: bool,
     /// True once the node has left the cluster, so that nothing would ever come for the jobs that wait here.
     pub(super) has_left: bool,
     /// True once the runtime, on which all tasks run, has ended.
@@ -52,6 +50,10 @@ struct Wire {
     believed_from: u64,
     /// True while another connection is being made for it.
     is_opening: bool,
+    /// The number of attempts to make one for which jobs may still wait.
+    hopes: u32,
+    /// The time of the latest answer.
+    heard_at: Option<Instant>,
     /// The time since which it has a connection.
     since: Option<Instant>,
     /// The number of its latest connections that ended soon after they were made.
@@ -61,10 +63,21 @@ struct Wire {
 /// The life below which a connection counts as short: a server or proxy that takes connections and closes them is not asked in a loop.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
+/// The attempts that jobs wait for when a connection has ended while nobody used it: one may meet a server that is closing connections
+/// still. Together they take less than half of a usual deadline, and then jobs fail at once.
+const HOPES: u32 = 3;
+
+/// The time without an answer after which the next call lets the tasks run first that read the connection.
+const QUIET: Duration = Duration::from_millis(2);
+
 impl Wire {
     /// True if waiting jobs may hope for it.
     fn is_alive(&self) -> bool {
         self.connection.is_some() && self.stalled == 0
+    }
+
+    fn is_hopeful(&self) -> bool {
+        self.is_alive() || self.hopes > 0
     }
 
     /// Replaces its connection. Calls that are on their way over that are answered still.
@@ -73,6 +86,7 @@ impl Wire {
             number: self.number + 1,
             believed_from: self.believed_from,
             is_opening: self.is_opening,
+            hopes: self.hopes,
             short_lives: self.short_lives,
             ..Self::default()
         };
@@ -116,15 +130,19 @@ impl Lane {
 }
 
 impl Traffic {
-    pub(super) fn new(wires: usize, opening: bool) -> Self {
+    /// Without any connection yet; jobs may hope for this many attempts to make each.
+    pub(super) fn new(wires: usize, hopes: u32) -> Self {
+        let wire = || Wire {
+            hopes,
+            ..Wire::default()
+        };
         Self {
             queue: Queue::default(),
-            wires: (0..wires).map(|_| Wire::default()).collect(),
+            wires: (0..wires).map(|_| wire()).collect(),
             lanes: (0..wires).map(|_| Lane::default()).collect(),
             open: wires,
             pace: Pace::default(),
             why: None,
-            opening,
             has_left: false,
             has_ended: false,
             is_watched: false,
@@ -133,7 +151,26 @@ impl Traffic {
 
     /// Says whether an answer is likely enough to wait for.
     pub(super) fn is_hopeful(&self) -> bool {
-        self.opening || self.wires.iter().any(Wire::is_alive)
+        self.wires.iter().any(Wire::is_hopeful)
+    }
+
+    /// Says whether the first attempts to connect are still under way.
+    pub(super) fn is_opening(&self) -> bool {
+        self.is_hopeful() && !self.wires.iter().any(Wire::is_alive)
+    }
+
+    /// Says whether no answer has come for so long that the lane's connection may have ended unnoticed: the task that reads it has not
+    /// run since.
+    pub(super) fn is_quiet(&self, lane: usize) -> bool {
+        let heard_at = self.wires[self.wire(lane)].heard_at;
+        heard_at.is_none_or(|heard_at| Instant::now() >= heard_at + QUIET)
+    }
+
+    /// Notes that a connection could not be made.
+    pub(super) fn not_connected(&mut self, wire: usize, error: &BackendError) {
+        let wire = &mut self.wires[wire];
+        wire.hopes = wire.hopes.saturating_sub(1);
+        self.why = Some(again(error));
     }
 
     /// Says whether no more jobs may wait. Jobs with and without a caller have separate room.
@@ -272,11 +309,13 @@ impl Traffic {
         self.replace(wire);
         let place = &mut self.wires[wire];
         (place.connection, place.server) = (Some(connection), server);
-        (place.is_opening, place.since) = (false, Some(Instant::now()));
+        (place.is_opening, place.hopes) = (false, 0);
+        let now = Instant::now();
+        (place.since, place.heard_at) = (Some(now), Some(now));
         let number = place.number;
-        self.pace.connected(Instant::now(), round_trip);
+        self.pace.connected(now, round_trip);
         self.open();
-        (self.why, self.opening) = (None, false);
+        self.why = None;
         number
     }
 
@@ -295,9 +334,9 @@ impl Traffic {
             _ => 0,
         };
         let short_lives = place.short_lives;
+        place.hopes = HOPES;
         self.replace(wire);
         self.why = Some(again(error));
-        self.opening |= !self.is_hopeful();
         self.opens(wire).then_some(short_lives)
     }
 
@@ -309,9 +348,13 @@ impl Traffic {
 
     /// Notes that a call was answered after this time. Says whether the answers of its connection are believed.
     pub(super) fn answered(&mut self, place: Place, round_trip: Duration) -> bool {
-        self.pace.answered(Instant::now(), round_trip);
+        let now = Instant::now();
+        self.pace.answered(now, round_trip);
         self.open();
-        place.number >= self.wires[self.wire(place.lane)].believed_from
+        let wire = self.wire(place.lane);
+        let wire = &mut self.wires[wire];
+        wire.heard_at = Some(now);
+        place.number >= wire.believed_from
     }
 
     /// Notes a call that should have been answered. Says whether that is news, and about a connection in use.

@@ -159,6 +159,7 @@ async fn whoever_speaks_grpc_is_answered_in_grpc() {
     let call = || {
         let mut request = from("10.0.0.1");
         *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = "/shop.v1.Orders/Place".parse().unwrap();
         request.headers_mut().insert(
             CONTENT_TYPE,
             HeaderValue::from_static("application/grpc+proto"),

@@ -311,6 +311,7 @@ async fn over_grpc_headers_are_written_if_asked_for() {
     let call = async |layer: &RateLimitLayer| {
         let mut request = from("10.0.0.1");
         *request.method_mut() = Method::POST;
+        *request.uri_mut() = "/shop.v1.Orders/Place".parse().unwrap();
         let grpc = HeaderValue::from_static("application/grpc");
         request.headers_mut().insert(CONTENT_TYPE, grpc);
         layer

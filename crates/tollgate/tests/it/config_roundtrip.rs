@@ -18,6 +18,7 @@ fn everything() -> Vec<Value> {
             "exempt_preflights": true,
             "exempt_health_checks": true,
             "max_waiting": 500,
+            "max_waiting_per_key": 50,
             "deadline_header": "x-timeout-ms",
             "shed": {
                 "classes": ["user", "batch"],

@@ -148,6 +148,7 @@ async fn to_a_grpc_caller_a_block_is_permission_denied_or_resource_exhausted() {
         let layer = RateLimitLayer::new(api().block_keys(&blocked, how));
         let mut request = with_key("bad");
         *request.method_mut() = Method::POST;
+        *request.uri_mut() = "/shop.v1.Orders/Place".parse().unwrap();
         let kind = "application/grpc".parse().unwrap();
         request.headers_mut().insert("content-type", kind);
 

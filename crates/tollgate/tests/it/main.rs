@@ -43,6 +43,7 @@ mod config_idempotency;
 mod config_reference;
 mod config_roundtrip;
 mod config_shedding;
+mod documented_samples;
 mod failure;
 mod failure_redis;
 mod grpc;

@@ -112,6 +112,22 @@ async fn a_request_that_names_two_classes_has_none() {
     assert!(left.starts_with("\"api\";r=8;"), "{left}");
 }
 
+#[tokio::test]
+async fn a_request_with_two_lines_of_a_class_has_none() {
+    for lines in [
+        ["critical", "normal"],
+        ["normal", "critical"],
+        ["critical", ""],
+    ] {
+        let mut request = of(lines[0]);
+        request
+            .headers_mut()
+            .append("x-class", lines[1].parse().unwrap());
+        let left = header(&send(&limiter(api(TEN)), request).await, "ratelimit").to_owned();
+        assert!(left.starts_with("\"api\";r=4;"), "{lines:?}: {left}");
+    }
+}
+
 /// The limit is the policy's, and what remains is the class's.
 #[tokio::test]
 async fn headers_say_the_limit_of_the_policy_and_the_rest_of_the_class() {

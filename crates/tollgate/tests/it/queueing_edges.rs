@@ -480,6 +480,51 @@ async fn no_more_wait_for_a_place_than_the_limiter_lets() {
     drop(held);
 }
 
+/// In the queue for a turn as in the queue for a place.
+#[tokio::test(start_paused = true)]
+async fn one_caller_takes_no_more_than_its_part_of_the_queue() {
+    for (quota, admitted) in [(SMOOTH, 1), (PLACES.into(), 2)] {
+        for (stated, most) in [(Some(3), 3), (None, 1_000)] {
+            let quota = quota.wait_up_to(Duration::from_secs(100));
+            let mut limiter = limiter_of(Policy::new("it", quota));
+            if let Some(stated) = stated {
+                limiter = limiter.max_waiting_per_key(stated);
+            }
+            let limiter = limiter.build().unwrap();
+            let mut held = Vec::new();
+            for _ in 0..admitted {
+                held.push(acquire(&limiter).await);
+            }
+            let mut asked = Vec::new();
+            for _ in 0..most + 500 {
+                asked.push(ask(&limiter, 1).await);
+            }
+            assert_eq!(limiter.waiting(), most);
+            let refused = asked.iter().filter(|asked| asked.is_finished());
+            assert_eq!(refused.count(), 500);
+
+            // Others wait as ever.
+            for _ in 0..admitted {
+                held.push(limiter.acquire("it", "b").await.unwrap());
+            }
+            let other = limiter.clone();
+            let other = tokio::spawn(async move { other.acquire("it", "b").await });
+            yield_now().await;
+            assert_eq!(limiter.waiting(), most + 1);
+
+            // What leaves makes room for the caller's next.
+            asked.retain(|asked| !asked.is_finished());
+            asked.pop().unwrap().abort();
+            yield_now().await;
+            assert_eq!(limiter.waiting(), most);
+            let next = ask(&limiter, 1).await;
+            assert!(!next.is_finished());
+            assert_eq!(limiter.waiting(), most + 1);
+            other.abort();
+        }
+    }
+}
+
 /// The tier of a request is looked up first. Then it waits as others do, and its deadline has gone on meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_tier_is_asked_for_waits_for_its_turn() {

@@ -302,7 +302,7 @@ impl Limiter {
         let place = if places::is_over(deadline) {
             None
         } else {
-            Place::take(self)
+            Place::take(self, entries)
         };
         Some(match place {
             Some(place) => Step::Standing(PlaceWait::behind(self, entries, deadline, of), place),

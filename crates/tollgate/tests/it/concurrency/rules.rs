@@ -6,14 +6,17 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::header::RETRY_AFTER;
-use http::{Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
+use tollgate::key::{Global, Header};
 use tollgate::{
     Answer, Backend, BackendError, Charge, CheckOutcome, Concurrent, ConfigError, Decision,
-    FailureKind, Key, Limiter, MemoryBackend, OnFailure, Policy, Quota, Receipt, Scope, Share,
+    FailureKind, Key, Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, Receipt,
+    Scope, Share,
 };
 
 use crate::common::held::{Held, Streams, TWO};
+use crate::common::served::Served;
 use crate::concurrency::{Client, serve, status};
 
 #[tokio::test]
@@ -203,6 +206,37 @@ async fn if_something_is_held_of_every_key_in_memory_the_failure_rule_acts() {
                 .is_allowed()
         );
     }
+}
+
+/// Whoever fills the part of the memory that is for permits gets around no other policy.
+#[tokio::test]
+async fn permits_of_one_policy_cost_another_policy_no_budget() {
+    let backend = MemoryBackend::builder().max_keys(64).build();
+    let login = Policy::new("login", Quota::per_hour(3)).key(Global);
+    let streams = Policy::new("streams", TWO).key(Header::new("x-user"));
+    let limiter = Limiter::builder().policies([login.clone(), streams.clone()]);
+    let limiter = limiter.backend(backend).build().unwrap();
+    let mut held = Vec::new();
+    for caller in 0..500 {
+        let checked = limiter.check("streams", format!("caller {caller}")).await;
+        held.push(checked.unwrap());
+    }
+    assert!(held.iter().any(|checked| checked.undecided().is_some()));
+
+    // The two are one decision for a request, which finds no room for a permit.
+    let handler = get(|| async {}).layer(RateLimitLayer::new(&limiter));
+    let served = Served::new(Router::new().route("/", handler)).await;
+    let mut statuses = Vec::new();
+    for user in 0..40 {
+        let request = Request::get(format!("http://{}/", served.0));
+        let request = request.header("x-user", format!("new {user}"));
+        let response = served.request(request.body(Body::empty()).unwrap()).await;
+        statuses.push(response.status());
+    }
+    let passed = statuses.iter().filter(|status| status.is_success());
+    assert_eq!(passed.count(), 3, "{statuses:?}");
+    let remaining = limiter.check("login", Key::global()).probe().await;
+    assert_eq!(remaining.unwrap().remaining(), 0);
 }
 
 #[test]

@@ -241,7 +241,7 @@ async fn an_answer_after_the_deadline_is_stored_by_no_cache() {
     let policy = Policy::new("pages", Quota::per_hour(1)).key(Global);
     let limiter = Limiter::builder().policy(policy).backend(backend);
     let pages = RateLimitLayer::new(limiter.build().unwrap()).layer(Strict::default());
-    let request = http::Request::get("/page")
+    let request = http::Request::get("/shop.v1.Pages/Get")
         .header("content-type", "application/grpc")
         .header("grpc-timeout", "1n");
 

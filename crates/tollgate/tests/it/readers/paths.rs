@@ -4,6 +4,7 @@ use axum::extract::{Path, Query, State};
 use axum::routing::{get as on_get, post as on_post};
 use axum::{Form, Json, Router};
 use serde::Deserialize;
+use std::net::IpAddr;
 use tollgate::key::{FormField, JsonField, PathParam};
 use tollgate::{Limiter, OnMissing, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
@@ -51,8 +52,11 @@ async fn a_number_or_a_uuid_is_one_budget_however_a_typed_extractor_is_given_it(
             .route("/", on_get(in_query).post(in_form))
     }
 
-    fn by_uuid_in_json() -> Router<Shared> {
-        let by = |State(shared): State<Shared>, Json(of): Json<Of<Uuid>>| async move {
+    fn in_json<T>() -> Router<Shared>
+    where
+        T: serde::de::DeserializeOwned + std::fmt::Display + Send + 'static,
+    {
+        let by = |State(shared): State<Shared>, Json(of): Json<Of<T>>| async move {
             shared.note(Some(of.user.to_string()));
         };
         Router::new().route("/", on_post(by))
@@ -67,12 +71,25 @@ async fn a_number_or_a_uuid_is_one_budget_however_a_typed_extractor_is_given_it(
         format!("urn:uuid:{id}"),
     ];
     let numbers = ["7", "07", "007", "%2B7", "%2b0007", "%37"].map(str::to_owned);
+    let floats = [
+        "7",
+        "7.0",
+        "07.00",
+        "7.",
+        "70e-1",
+        "0.7E1",
+        "7.00000000000000000000000000001",
+    ];
+    let floats = floats.map(str::to_owned);
+    let addresses = ["2001:db8::7", "2001:DB8:0:0::0007", "2001:0db8::0.0.0.7"].map(str::to_owned);
     let in_path = |policy: Policy| policy.route("/users/{user}").key(PathParam::new("user"));
     let in_query = |policy: Policy| policy.key(key::Query::new("user"));
     let in_form = |policy: Policy| policy.key(FormField::new("user"));
     for (service, texts, seen) in [
         (by::<u64> as fn() -> Router<Shared>, &numbers[..], "7"),
         (by::<Uuid>, &uuids[..], id),
+        (by::<f64>, &floats[..], "7"),
+        (by::<IpAddr>, &addresses[..], "2001:db8::7"),
     ] {
         let paths = texts.iter().map(|text| get(&format!("/users/{text}")));
         let queries = texts.iter().map(|text| get(&format!("/?user={text}")));
@@ -87,12 +104,13 @@ async fn a_number_or_a_uuid_is_one_budget_however_a_typed_extractor_is_given_it(
         let text = text.replace("%7B", "{").replace("%7D", "}");
         (post(JSON, format!(r#"{{"user":"{text}"}}"#)), Some(id))
     });
-    is_one_budget(
-        by_uuid_in_json,
-        |policy| policy.key(JsonField::new("user")),
-        &Vec::from_iter(documents),
-    )
-    .await;
+    let in_field = |policy: Policy| policy.key(JsonField::new("user"));
+    is_one_budget(in_json::<Uuid>, in_field, &Vec::from_iter(documents)).await;
+    let close = (1_000_000_000_000_000_000_u64..).take(9);
+    let of = |number: u64| post(JSON, format!(r#"{{"user":{number}}}"#));
+    let mut documents = vec![(of(7), Some("7"))];
+    documents.extend(close.map(|number| (of(number), Some("1000000000000000000"))));
+    is_one_budget(in_json::<f64>, in_field, &documents).await;
 }
 
 fn by_nested_path() -> Router<Shared> {
