@@ -1,6 +1,6 @@
 //! The choice of the keys that are told, and of the time. It reads no clock, so that it can be tried with any.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::holder::books::Books;
@@ -81,6 +81,7 @@ impl Schedule {
         } else {
             Vec::new()
         };
+        self.round.leave_out(&names);
         if is_in_doubt {
             self.quiet_until = now + self.pause;
         }
@@ -102,6 +103,15 @@ impl Round {
             names: names.into(),
             next_go: now,
             pause: over / goes,
+        }
+    }
+
+    /// Drops the keys that are told for another reason. A key that is told twice in a generation looks like one that another
+    /// process tells under this name.
+    fn leave_out(&mut self, told: &[Name]) {
+        if !told.is_empty() && !self.names.is_empty() {
+            let told: HashSet<_> = told.iter().collect();
+            self.names.retain(|name| !told.contains(name));
         }
     }
 
@@ -272,5 +282,29 @@ mod tests {
         let mut expected = [&first[..], &doubted].concat();
         expected.sort();
         assert_eq!(again, expected);
+    }
+
+    #[test]
+    fn a_key_that_was_told_because_of_a_doubt_is_not_told_again_by_the_round() {
+        let mut books = books();
+        let now = Instant::now();
+        let mut schedule = Schedule::new(LEASE, now, now);
+        let mut told = schedule.choose(&mut books, now, false, INTERVAL);
+        let open: Vec<_> = (0..KEYS)
+            .map(name)
+            .filter(|name| !told.contains(name))
+            .collect();
+        for name in &open[..100] {
+            books.doubt(name.clone());
+        }
+
+        told.extend(schedule.choose(&mut books, now, true, INTERVAL));
+        for name in &told {
+            books.was_told(name);
+        }
+        told.extend(schedule.choose(&mut books, now + INTERVAL / 2, false, INTERVAL));
+
+        told.sort();
+        assert_eq!(told, (0..KEYS).map(name).collect::<Vec<_>>());
     }
 }
