@@ -9,7 +9,9 @@ use tollgate_core::{Unit, Verdict};
 
 use crate::holder::books::{Books, Ticket};
 use crate::holder::places::Places;
-use crate::holder::{Caller, Held, Holder, NOT_YET, PendingRelease, minus, plus, random_id};
+use crate::holder::{
+    Caller, Held, Holder, NO_ENTRY, NOT_YET, PendingRelease, minus, plus, random_id,
+};
 use crate::job::Job;
 use crate::name::Name;
 use crate::wire::{Outcome, Request, Work};
@@ -26,6 +28,7 @@ impl Holder {
                 name: name.clone(),
                 units: (*n).min(receipt.cost()),
                 left_in: AtomicU64::new(NOT_YET),
+                entry: AtomicU64::new(NO_ENTRY),
             });
         }
         request
@@ -73,7 +76,9 @@ impl Holder {
         for job in jobs.iter() {
             let request = &job.request;
             if let Some(owed) = &request.owed {
-                books.count(&owed.name, generation, minus(owed.units));
+                let entry = books.count(&owed.name, generation, minus(owed.units));
+                owed.entry
+                    .store(entry.unwrap_or(NO_ENTRY), Ordering::Relaxed);
                 owed.left_in.store(generation, Ordering::Relaxed);
             }
             match &request.work {
@@ -81,7 +86,9 @@ impl Holder {
                     let held = request.held().filter_map(|index| request.names.get(index));
                     names.extend(held.cloned());
                 }
-                Work::Tell(_) => {
+                Work::Tell(telling) => {
+                    let entry = books.entry(&telling.name).unwrap_or(NO_ENTRY);
+                    telling.entry.store(entry, Ordering::Relaxed);
                     self.tells.fetch_add(1, Ordering::Relaxed);
                     names.extend(request.names.first().cloned());
                 }
@@ -137,6 +144,10 @@ impl Departure {
         let generation = self.caller.generation;
         let seen = |request, charge| held.get(key(request, charge)?).copied().flatten();
         let is_missing = |held: Held| !held.is_there;
+        // A release comes after its acquire, so the server has lost an acquire.
+        let is_short = |held: Held| held.units < 0;
+        let entry =
+            |left: &AtomicU64| Some(left.load(Ordering::Relaxed)).filter(|it| *it != NO_ENTRY);
         // By key: several requests may name one.
         let reclaimed = held.iter().flatten().map(|held| held.reclaimed).sum();
         if reclaimed > 0 {
@@ -150,7 +161,7 @@ impl Departure {
         // Under another name since, the process has other entries.
         let is_ours = identity.id == self.caller.holder;
         let mut lost_leases = 0;
-        let mut is_lost = false;
+        let mut in_doubt = false;
         for (position, outcome) in outcomes {
             let Some(request) = jobs.get(*position).map(|job| &job.request) else {
                 continue;
@@ -175,13 +186,15 @@ impl Departure {
                         let Some(name) = request.names.get(index) else {
                             continue;
                         };
-                        if seen(*position, index).is_some_and(is_missing)
-                            && identity.books.is_lost(name, self.number)
-                        {
+                        let found = seen(*position, index);
+                        let entry = identity.books.entry_of(name, self.number);
+                        let is_lost =
+                            found.is_some_and(is_missing) && identity.books.is_lost(name, entry);
+                        lost_leases += u64::from(is_lost);
+                        if is_lost || found.is_some_and(is_short) {
                             // Otherwise a release of a lost place would count against a place that is acquired later.
                             identity.books.doubt(name.clone());
-                            is_lost = true;
-                            lost_leases += 1;
+                            in_doubt = true;
                         }
                         if taken > 0 {
                             identity.books.count(name, generation, plus(taken));
@@ -192,16 +205,32 @@ impl Departure {
                     }
                 }
                 (Work::Tell(telling), Ok(_)) => {
-                    if seen(*position, 0).is_some_and(is_missing)
-                        && identity.books.is_lost(&telling.name, self.number)
-                    {
-                        lost_leases += 1;
-                    }
+                    let (name, found) = (&telling.name, seen(*position, 0));
+                    let is_lost = found.is_some_and(is_missing)
+                        && identity.books.is_lost(name, entry(&telling.entry));
+                    lost_leases += u64::from(is_lost);
                     if is_ours {
-                        identity.books.is_entered(&telling.name);
+                        identity.books.has_told(name);
+                    }
+                    let agrees = |held: Held| held.agrees(generation, telling.units());
+                    if is_lost || !found.is_none_or(agrees) {
+                        // A telling of a generation that begins after the loss leaves nothing out.
+                        identity.books.doubt(name.clone());
+                        in_doubt = true;
                     }
                 }
-                _ => {}
+                _ => {
+                    if let (Some(owed), Some(found)) = (&request.owed, seen(*position, 0))
+                        && (is_missing(found) || is_short(found))
+                    {
+                        // The release changed nothing, and a telling beside it does not know of it.
+                        let is_lost = is_missing(found)
+                            && identity.books.is_lost(&owed.name, entry(&owed.entry));
+                        lost_leases += u64::from(is_lost);
+                        identity.books.doubt(owed.name.clone());
+                        in_doubt = true;
+                    }
+                }
             }
         }
         if has_twin && identity.id == self.caller.holder {
@@ -215,7 +244,7 @@ impl Departure {
         drop(identity);
         let counter = &self.holder.lost_leases;
         counter.fetch_add(lost_leases, Ordering::Relaxed);
-        if is_lost {
+        if in_doubt {
             self.holder.doubt.notify_one();
         }
         self.is_over = true;

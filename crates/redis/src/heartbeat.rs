@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::fleet::{Fleet, WeakFleet};
-use crate::holder::{Holder, NOT_YET, Report};
+use crate::holder::{Holder, NO_ENTRY, NOT_YET, Report};
 use crate::job::Job;
 use crate::name::Name;
 use crate::sync::{Instant, sleep_until, timeout_at};
@@ -113,6 +113,7 @@ impl Holder {
             holder: Arc::clone(self),
             name: name.clone(),
             units: AtomicU64::new(NOT_YET),
+            entry: AtomicU64::new(NO_ENTRY),
         };
         Request {
             work: Work::Tell(telling),

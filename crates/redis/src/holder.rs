@@ -19,6 +19,7 @@ pub(crate) mod model;
 mod orders;
 pub(crate) mod places;
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
@@ -41,7 +42,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) struct Holder {
     pub(crate) lease: Duration,
     books: Mutex<Identity>,
-    /// Rung when a call was given up: its effect is unknown until its key has been told.
+    /// Rung when a key is in doubt: what the server counts is unknown until the key has been told.
     pub(crate) doubt: Notify,
     /// Rung when the last call of the earlier generations has ended.
     pub(crate) settled: Notify,
@@ -146,6 +147,9 @@ pub(crate) struct Held {
     pub(crate) is_there: bool,
     /// The newest generation of the entry.
     pub(crate) generation: u64,
+    /// The units of the entry by calls of earlier generations than its newest, and by all. 0 if the reply does not say.
+    pub(crate) earlier: i64,
+    pub(crate) units: i64,
     /// True if it was told in that generation. A process tells a key once in each.
     pub(crate) is_told: bool,
     /// The number of the entry in a long state, from 1; 0 if the state is short or has none. `None` if the reply does not say.
@@ -154,8 +158,25 @@ pub(crate) struct Held {
     pub(crate) reclaimed: u64,
 }
 
+impl Held {
+    /// Says whether the server counted what the calls before this generation hold. If not, it has lost calls, perhaps also calls of
+    /// this generation.
+    pub(crate) fn agrees(&self, generation: u64, units: u64) -> bool {
+        let counted = match self.generation.cmp(&generation) {
+            Less => self.units,
+            Equal => self.earlier,
+            // The telling came too late to change anything.
+            Greater => return false,
+        };
+        counted == plus(units)
+    }
+}
+
 /// The generation of a release, and the units of a telling, that no call has taken along.
 pub(crate) const NOT_YET: u64 = u64::MAX;
+
+/// In place of an entry.
+pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
 /// A release that has to leave the books: with the call that takes it along, or, if none ever does, when it is dropped. Then the
 /// next telling releases it.
@@ -165,6 +186,8 @@ pub(crate) struct PendingRelease {
     pub(crate) name: Name,
     pub(crate) units: u64,
     pub(crate) left_in: AtomicU64,
+    /// The entry that it finds, [`NO_ENTRY`] if none is known.
+    pub(crate) entry: AtomicU64,
 }
 
 impl Drop for PendingRelease {
@@ -189,6 +212,8 @@ pub(crate) struct Report {
     pub(crate) holder: Arc<Holder>,
     pub(crate) name: Name,
     pub(crate) units: AtomicU64,
+    /// The entry that it finds, [`NO_ENTRY`] if none is known.
+    pub(crate) entry: AtomicU64,
 }
 
 impl Report {
@@ -206,6 +231,7 @@ impl Report {
             holder: Holder::new(LEASE),
             name: Name::new(),
             units: AtomicU64::new(units),
+            entry: AtomicU64::new(NO_ENTRY),
         }
     }
 }
@@ -214,10 +240,12 @@ impl Drop for Report {
     fn drop(&mut self) {
         let is_untold = *self.units.get_mut() == NOT_YET;
         let mut identity = self.holder.identity();
-        identity.books.was_told(&self.name);
+        let in_doubt = identity.books.was_told(&self.name);
         if is_untold {
             identity.books.doubt(mem::take(&mut self.name));
-            drop(identity);
+        }
+        drop(identity);
+        if in_doubt || is_untold {
             self.holder.doubt.notify_one();
         }
     }

@@ -1,6 +1,7 @@
 //! The books: what this process holds under each key, by generation.
 
 use std::collections::HashMap;
+use std::mem;
 
 use crate::name::Name;
 
@@ -31,12 +32,14 @@ struct Row {
     /// By the calls of `generation`.
     new: i64,
     generation: u64,
-    /// A call was given up. The key has to be told, even if nothing is held.
+    /// It is unknown what the server counts. The key has to be told, even if nothing is held.
     in_doubt: bool,
     is_being_told: bool,
     /// The number of calls that had departed when a reply told that the server has an entry for what is held now. Calls that depart
     /// after it find that entry, or it is lost. The findings of earlier calls tell nothing, because replies overtake each other.
     entered_at: Option<u64>,
+    /// The entry, by when it was entered, that was found gone last.
+    lost: Option<u64>,
 }
 
 impl Row {
@@ -99,8 +102,9 @@ impl Books {
         self.earlier_under_way == 0
     }
 
-    /// Enters that a call of this generation added so many units.
-    pub(crate) fn count(&mut self, name: &Name, generation: u64, units: i64) {
+    /// Enters that a call of this generation added so many units. Returns the entry that it finds, see
+    /// [`entry`](Self::entry).
+    pub(crate) fn count(&mut self, name: &Name, generation: u64, units: i64) -> Option<u64> {
         let present = self.generation;
         let row = match self.rows.get_mut(name) {
             Some(row) => row,
@@ -112,6 +116,7 @@ impl Books {
         } else {
             row.old += units;
         }
+        let entry = row.entered_at;
         if row.old + row.new <= 0 {
             // The server drops entries that hold nothing.
             row.entered_at = None;
@@ -119,27 +124,52 @@ impl Books {
         if row.is_blank() {
             self.rows.remove(name);
         }
+        entry
     }
 
-    /// Notes a reply by which the server has an entry for what is held of a key.
+    /// Notes an acquire by which the server has an entry for what is held of a key. While the key is in doubt, the server may have
+    /// an entry for a part of it only.
     pub(crate) fn is_entered(&mut self, name: &Name) {
-        let row = { self.rows.get_mut(name) }.filter(|row| row.old + row.new > 0);
-        if let Some(row) = row {
-            row.entered_at.get_or_insert(self.departed);
+        let row = self.rows.get_mut(name);
+        Self::enter(row.filter(|row| !row.is_being_told), self.departed);
+    }
+
+    /// Notes a telling by which the server has an entry for what is held of a key.
+    pub(crate) fn has_told(&mut self, name: &Name) {
+        Self::enter(self.rows.get_mut(name), self.departed);
+    }
+
+    fn enter(row: Option<&mut Row>, departed: u64) {
+        if let Some(row) = row.filter(|row| row.old + row.new > 0 && !row.in_doubt) {
+            row.entered_at.get_or_insert(departed);
         }
     }
 
-    /// Notes that a call which may have changed a key was given up.
+    /// Notes that it is unknown what the server counts of a key: a call which may have changed it was given up, or a reply shows
+    /// that the server has lost what it counted.
     pub(crate) fn doubt(&mut self, name: Name) {
         self.rows.entry(name).or_default().in_doubt = true;
     }
 
-    /// Notes that the call of this number found no entry for a key. Says whether a lease is lost: whether the entry had been
-    /// there when the call departed. Each loss is told once.
-    pub(crate) fn is_lost(&mut self, name: &Name, call: u64) -> bool {
-        let was_there = |row: &&mut Row| row.entered_at.is_some_and(|since| since < call);
-        let row = self.rows.get_mut(name).filter(was_there);
-        row.is_some_and(|row| row.entered_at.take().is_some())
+    /// The entry that the server is known to have for a key. A call that departs now finds it, or it is lost.
+    pub(crate) fn entry(&self, name: &Name) -> Option<u64> {
+        self.rows.get(name)?.entered_at
+    }
+
+    /// The entry that the call of this number finds, as far as is known after its departure.
+    pub(crate) fn entry_of(&self, name: &Name, call: u64) -> Option<u64> {
+        self.entry(name).filter(|entry| *entry < call)
+    }
+
+    /// Notes that a call did not find this entry of a key. Says whether it is the first: each loss is told once. The key is in doubt
+    /// for as long as other calls may find it as well.
+    pub(crate) fn is_lost(&mut self, name: &Name, entry: Option<u64>) -> bool {
+        if entry.is_none() {
+            return false;
+        }
+        let row = self.rows.entry(name.clone()).or_default();
+        row.entered_at.take_if(|since| Some(*since) == entry);
+        mem::replace(&mut row.lost, entry) != entry
     }
 
     /// Notes that the process goes on under another name, of which the servers have no entries.
@@ -195,14 +225,17 @@ impl Books {
         names.filter(take).collect()
     }
 
-    /// Notes the end of a telling.
-    pub(crate) fn was_told(&mut self, name: &Name) {
-        if let Some(row) = self.rows.get_mut(name) {
-            row.is_being_told = false;
-            if row.is_blank() {
-                self.rows.remove(name);
-            }
+    /// Notes the end of a telling. Says whether the key is in doubt again.
+    pub(crate) fn was_told(&mut self, name: &Name) -> bool {
+        let Some(row) = self.rows.get_mut(name) else {
+            return false;
+        };
+        row.is_being_told = false;
+        let in_doubt = row.in_doubt;
+        if row.is_blank() {
+            self.rows.remove(name);
         }
+        in_doubt
     }
 
     /// The units that are held of all keys.

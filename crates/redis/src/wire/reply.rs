@@ -365,13 +365,16 @@ pub(crate) fn held_by_caller(reply: &Reply, keys: usize) -> Vec<Option<Held>> {
     let of = |digest: HeldDigest| {
         let own = match digest.own {
             OwnEntry::Holds {
+                units,
+                earlier,
                 generation,
                 is_told,
                 place,
-                ..
             } => Held {
                 is_there: true,
                 generation,
+                earlier,
+                units,
                 is_told,
                 place: Some(place),
                 ..nothing

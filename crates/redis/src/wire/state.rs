@@ -59,6 +59,8 @@ pub(super) enum OwnEntry {
     /// It holds so many units. Below 0 while a release has come and the telling of its acquire has not.
     Holds {
         units: i64,
+        /// The part of them by calls of earlier generations than the newest.
+        earlier: i64,
         /// The newest generation of which a call came.
         generation: u64,
         /// True if it was told in that generation.
@@ -99,6 +101,7 @@ impl HeldDigest {
                 let _expires = entry.u48()?;
                 OwnEntry::Holds {
                     units: old + new,
+                    earlier: old,
                     generation: mark >> 8,
                     is_told: mark & 0xff == 0,
                     place: entry.u16().unwrap_or(0),

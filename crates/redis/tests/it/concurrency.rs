@@ -188,7 +188,8 @@ async fn a_process_that_finds_its_entry_gone_tells_what_it_holds_at_once() {
     let since = hold(&one, &uploads, 1).await.unwrap();
 
     settles(&other, &uploads, 2).await;
-    until(|| (one.stats().lost_leases, one.stats().tells) == (1, 1)).await;
+    until(|| one.stats().tells == 2).await;
+    assert_eq!(one.stats().lost_leases, 1);
     one.credit(lost, 1);
     settles(&other, &uploads, 1).await;
     one.credit(since, 1);
@@ -196,6 +197,82 @@ async fn a_process_that_finds_its_entry_gone_tells_what_it_holds_at_once() {
     let [first, second, third] = [1; 3].map(|units| hold(&one, &uploads, units));
     assert!(first.await.is_some() && second.await.is_some() && third.await.is_some());
     assert!(hold(&one, &uploads, 1).await.is_none());
+}
+
+/// The books have no row of the key any more when the reply comes.
+#[tokio::test]
+async fn a_release_that_finds_no_entry_counts_a_lost_lease_and_tells_what_is_held() {
+    let server = Standalone::start();
+    let long = || RedisBackend::builder(&server.url()).held_lease(HOUR);
+    let one = long().patient().connect().await.unwrap();
+    let other = long().patient().connect().await.unwrap();
+    let (alone, beside) = (at_once("alone", 3), at_once("beside", 3));
+    let last = hold(&one, &alone, 2).await.unwrap();
+    let first = hold(&one, &beside, 1).await.unwrap();
+    let _goes_on = hold(&one, &beside, 2).await.unwrap();
+    assert_eq!(server.command(&["FLUSHALL"]), "+OK\r\n");
+
+    one.credit(last, 2);
+    one.credit(first, 1);
+
+    settles(&other, &beside, 2).await;
+    until(|| one.stats().lost_leases == 2).await;
+    settles(&other, &alone, 0).await;
+    assert_eq!((one.stats().held, other.stats().lost_leases), (2, 0));
+}
+
+/// What is told is the number before the releases, and the releases before it find nothing to release from.
+async fn tellings_beside_releases_leave_no_place_held(
+    mut server: Standalone,
+    loses_data: impl FnOnce(&mut Standalone),
+) {
+    let proxy = Proxy::before(server.port());
+    // No beat comes, and no lease ends.
+    let long = |url: &str| RedisBackend::builder(url).held_lease(HOUR).patient();
+    let one = long(&proxy.url()).connect().await.unwrap();
+    let other = long(&server.url()).connect().await.unwrap();
+    let (uploads, beside) = (at_once("uploads", 3), at_once("beside", 3));
+    let mut held = Vec::new();
+    for budget in callers(&uploads, 150) {
+        held.push(hold(&one, &budget, 1).await.unwrap());
+    }
+    loses_data(&mut server);
+    recovered(&other, &beside).await;
+    recovered(&one, &beside).await;
+
+    // The tellings wait for the answer to an earlier call.
+    proxy.fail_with(Fault::Delay(Duration::from_millis(500)));
+    let asking = (one.clone(), beside.clone());
+    let earlier = tokio::spawn(async move { asking.1.take(&asking.0, 1).await });
+    settles(&other, &beside, 1).await;
+    for budget in callers(&uploads, 150) {
+        assert!(one.assume(&budget.charge(1)));
+    }
+    sleep(Duration::from_millis(100)).await;
+    for receipt in held {
+        one.credit(receipt, 1);
+    }
+    assert!(earlier.await.unwrap().unwrap().is_admitted());
+
+    // The first telling leaves the release out, and the second does not.
+    for budget in callers(&uploads, 150) {
+        settles(&other, &budget, 1).await;
+    }
+    assert_eq!((one.stats().held, one.stats().lost_leases), (151, 150));
+}
+
+#[tokio::test]
+async fn an_emptied_server_keeps_no_place_of_150_keys_whose_releases_come_beside_tellings() {
+    let emptied = |server: &mut Standalone| {
+        assert_eq!(server.command(&["FLUSHALL"]), "+OK\r\n");
+    };
+    tellings_beside_releases_leave_no_place_held(Standalone::start(), emptied).await;
+}
+
+#[tokio::test]
+async fn a_killed_server_that_comes_back_empty_keeps_no_place_whose_release_comes_beside_a_telling()
+{
+    tellings_beside_releases_leave_no_place_held(Standalone::start(), Standalone::restart).await;
 }
 
 /// A refused request leaves no entry behind, so that the telling finds none either.
@@ -222,7 +299,9 @@ async fn a_lost_lease_is_counted_once_whatever_finds_it() {
         assert!(hold(&one, &uploads, 1).await.is_none());
     }
     let lost = [&one, &other].map(|process| process.stats().lost_leases);
-    assert_eq!((lost, one.stats().tells), ([1, 0], 1));
+    assert_eq!(lost, [1, 0]);
+    // The first finds no entry, and the second what the first told.
+    until(|| one.stats().tells == 2).await;
 }
 
 /// The replies of calls over two connections overtake each other, and requests of one call find what there was before it.
@@ -482,8 +561,8 @@ async fn a_decision_that_nobody_waits_for_is_released() {
 #[tokio::test]
 async fn after_a_reset_others_take_the_places_until_what_is_still_held_is_told() {
     let server = Standalone::start();
-    // No beat comes within the first steps.
-    let long = || RedisBackend::builder(&server.url()).held_lease(LEASE * 8);
+    // No beat comes while the test runs.
+    let long = || RedisBackend::builder(&server.url()).held_lease(HOUR);
     let one = long().patient().connect().await.unwrap();
     let other = long().patient().connect().await.unwrap();
     let (uploads, wide) = (at_once("uploads", 3), at_once("uploads", 10));
@@ -494,11 +573,8 @@ async fn after_a_reset_others_take_the_places_until_what_is_still_held_is_told()
     reset.await.unwrap();
 
     let later = hold(&other, &uploads, 3).await.unwrap();
-    // It gives back nothing of what the later ones hold.
+    // It gives back nothing of what the later ones hold, and shows that the process has more to tell.
     one.credit(ends_soon, 1);
-    sleep(LEASE / 20).await;
-    assert_eq!(wide.taken(&other).await, 3);
-    // Told.
     settles(&other, &wide, 3 + 2).await;
     let lost = [&one, &other].map(|process| process.stats().lost_leases);
     assert_eq!(lost, [1, 0]);

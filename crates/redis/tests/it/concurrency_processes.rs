@@ -2,6 +2,8 @@
 
 use std::env;
 use std::io::{BufRead, BufReader, Write, stdin};
+
+use std::pin::pin;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -105,13 +107,25 @@ async fn be_stopped(url: &str) {
     let backend = holder(url, LEASE).connect().await.unwrap();
     let receipt = hold(&backend, &uploads(2), 2).await.unwrap();
     println!("\nholds");
-    while backend.stats().lost_leases == 0 {
-        sleep(LEASE / 30).await;
+    let mut reading = tokio::task::spawn_blocking(|| stdin().read_line(&mut String::new()));
+    let says_lost = async {
+        while backend.stats().lost_leases == 0 {
+            sleep(LEASE / 30).await;
+        }
+        println!("\nlost {}", backend.stats().lost_leases);
+    };
+    let mut says_lost = pin!(says_lost);
+    let is_told_first = tokio::select! {
+        () = &mut says_lost => false,
+        read = &mut reading => read.unwrap().is_ok(),
+    };
+    if !is_told_first {
+        reading.await.unwrap().unwrap();
     }
-    println!("\nlost {}", backend.stats().lost_leases);
-    let reading = tokio::task::spawn_blocking(|| stdin().read_line(&mut String::new()));
-    reading.await.unwrap().unwrap();
     backend.credit(receipt, 2);
+    if is_told_first {
+        says_lost.await;
+    }
     while backend.stats().held > 0 {
         sleep(LEASE / 30).await;
     }
@@ -145,6 +159,24 @@ async fn a_process_that_a_signal_stops_for_longer_than_its_lease_loses_its_place
     stopped.says("holds nothing");
     drop(holds_at_last(&other, &uploads, 2).await);
     assert_eq!(other.stats().lost_leases, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_process_that_releases_before_it_tells_says_what_it_lost() {
+    let server = Standalone::start();
+    let uploads = uploads(2);
+    let other = holder(&server.url(), LEASE).connect().await.unwrap();
+    let mut stopped = Stoppable::start(&server.url());
+    stopped.says("holds");
+
+    stopped.signal("-STOP");
+    let _taken = holds_at_last(&other, &uploads, 1).await;
+    stopped.is_told_to_go_on();
+    stopped.signal("-CONT");
+
+    stopped.says("lost 1");
+    stopped.says("holds nothing");
+    drop(holds_at_last(&other, &uploads, 1).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
