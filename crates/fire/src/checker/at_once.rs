@@ -122,14 +122,18 @@ impl HeldFindings {
         disturbances: &[Disturbance],
         waits: &[Wait],
     ) {
-        // A place whose release was held up comes back with its lease, if no telling comes before.
-        let before_us = hold.sent_us.saturating_sub(micros(LEASE + TOLD));
-        let meets = |from_us: u64, to_us: u64| from_us <= hold.heard_us && to_us >= before_us;
-        let is_disturbed = disturbances.iter().any(|it| meets(it.from_us, it.to_us))
+        // After a fault of the servers all is told soon, also that nothing is held. A place whose release a client was kept from comes
+        // back with its lease, if no telling comes before.
+        let meets = |from_us: u64, to_us: u64, after: Duration| {
+            from_us <= hold.heard_us && to_us.saturating_add(micros(after)) >= hold.sent_us
+        };
+        let is_disturbed = disturbances
+            .iter()
+            .any(|it| meets(it.from_us, it.to_us, TOLD))
             || (waits
                 .iter()
                 .filter(|it| it.to_us.saturating_sub(it.from_us) >= micros(HELD_UP)))
-            .any(|it| meets(it.from_us, it.to_us));
+            .any(|it| meets(it.from_us, it.to_us, LEASE + TOLD));
         if is_disturbed {
             return;
         }
