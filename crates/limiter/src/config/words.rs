@@ -196,7 +196,7 @@ pub(super) fn changes(
         let texts = built.map(quotas_of).unwrap_or_default();
         match (named(before, name), limiter.policy(name)) {
             (Some(before), Some(running)) => {
-                let budgets = built.map(|built| budgets_of(&running.limits, &built.limits));
+                let budgets = built.map(|built| budgets_of(name, &running.limits, &built.limits));
                 let quotas = format!(
                     "{} → {texts}; takes effect at once; {}",
                     quotas_of(&running),
@@ -252,24 +252,40 @@ fn change_of(before: &PolicyConfig, after: &PolicyConfig, quotas: &str, words: &
 }
 
 /// The lot of callers when these quotas replace those: `docs/operating/changes.md` has it as a table.
-fn budgets_of(before: &[Limit], after: &[Limit]) -> String {
+fn budgets_of(policy: &str, before: &[Limit], after: &[Limit]) -> String {
     let heir = |limit: &Limit| before.iter().find(|other| other.scope == limit.scope);
     if !after.iter().all(|limit| heir(limit).is_some()) {
         return "callers begin with a full budget where the algorithm, the length of the window or the name of a quota has changed"
             .to_owned();
     }
     let mut told = "callers keep what they have used".to_owned();
-    if are_reordered(before, after) {
+    let are_reordered = are_reordered(before, after);
+    if are_reordered {
         told += ", each quota what the one at its place had used: quotas with names keep their own";
     }
     let pairs = after.iter().filter_map(|limit| Some((heir(limit)?, limit)));
-    let locks = pairs.filter_map(|(before, after)| lockout(&before.quota, &after.quota));
-    if let Some(longest) = locks.max() {
+    let locks = pairs.filter_map(|(before, after)| {
+        let is_raised = !are_reordered && is_raised(&before.quota, &after.quota);
+        Some((lockout(&before.quota, &after.quota)?, is_raised))
+    });
+    if let Some((longest, is_raised)) = locks.max() {
+        let although = if is_raised {
+            "although the rate is raised, "
+        } else {
+            ""
+        };
         told += &format!(
-            "; one that has spent all waits for up to {longest:?}, which `reset` ends at once"
+            "; {although}one that has spent all waits for up to {longest:?}: `tollgate reset {policy} KEY --redis URL` ends the wait"
         );
     }
     told
+}
+
+/// True if the second quota allows more in the same time.
+fn is_raised(before: &Quota, after: &Quota) -> bool {
+    let in_period =
+        |quota: &Quota, other: &Quota| u128::from(quota.limit()) * other.period().as_micros();
+    in_period(after, before) > in_period(before, after)
 }
 
 /// True if these are the quotas of before in another order, which have no names by which their states could be found.

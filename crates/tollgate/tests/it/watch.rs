@@ -114,17 +114,28 @@ fn each_change_is_told_in_words_and_logged() {
 fn a_change_that_makes_spent_callers_wait_for_longer_says_for_how_long() {
     let keep = "takes effect at once; callers keep what they have used";
     let waits = "one that has spent all waits for up to";
-    let ends = "which `reset` ends at once";
+    let raised = "although the rate is raised, one that has spent all waits for up to";
+    let ends = "`tollgate reset api KEY --redis URL` ends the wait";
     for (from, to, words) in [
         (
             "60/h burst 100",
             "60/h burst 10",
-            format!("{keep}; {waits} 5460s, {ends}"),
+            format!("{keep}; {waits} 5460s: {ends}"),
         ),
         (
             "24/day",
             "60/min",
-            format!("{keep}; {waits} 86341s, {ends}"),
+            format!("{keep}; {raised} 86341s: {ends}"),
+        ),
+        (
+            "60/min",
+            "60/s",
+            format!("{keep}; {raised} 59.017s: {ends}"),
+        ),
+        (
+            "100/h",
+            "100/min",
+            format!("{keep}; {raised} 3540.6s: {ends}"),
         ),
         // It waits no longer than the new quota says.
         ("10/min", "20/min", keep.to_owned()),
@@ -132,19 +143,19 @@ fn a_change_that_makes_spent_callers_wait_for_longer_says_for_how_long() {
         (
             "20/h fixed-window",
             "10/h fixed-window",
-            format!("{keep}; {waits} 3600s, {ends}"),
+            format!("{keep}; {waits} 3600s: {ends}"),
         ),
         (
             "20/h sliding-window",
             "10/h sliding-window",
-            format!("{keep}; {waits} 7200s, {ends}"),
+            format!("{keep}; {waits} 7200s: {ends}"),
         ),
         ("10/h sliding-log", "20/h sliding-log", keep.to_owned()),
         (
             "10/s; 1000/day",
             "1000/day; 10/s",
             format!(
-                "{keep}, each quota what the one at its place had used: quotas with names keep their own; {waits} 86399.1s, {ends}"
+                "{keep}, each quota what the one at its place had used: quotas with names keep their own; {waits} 86399.1s: {ends}"
             ),
         ),
     ] {
