@@ -221,7 +221,7 @@ impl Looking<'_> {
 /// An operation that the library refused, or could not do.
 fn refused(error: CheckError) -> Failure {
     match error {
-        CheckError::Unavailable(_) => Failure::unreachable(error),
+        CheckError::Unavailable(_) | CheckError::Unlisted { .. } => Failure::unreachable(error),
         _ => Failure::usage(error),
     }
 }

@@ -130,8 +130,11 @@ impl Limiter {
     pub async fn bans(&self, policy: &str) -> Result<BanList, CheckError> {
         let policy = self.named(policy)?;
         let (scope, _) = ban_of(&policy)?;
-        let list = self.0.backend.bans(scope);
-        list.await.map_err(CheckError::Unavailable)
+        let list = self.0.backend.bans(scope).await;
+        list.map_err(|error| CheckError::Unlisted {
+            policy: policy.name().into(),
+            error,
+        })
     }
 
     /// The ban of a policy, and the identity as its requests have it.

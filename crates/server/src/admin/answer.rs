@@ -124,9 +124,9 @@ impl From<CheckError> for ApiError {
         let status = match &error {
             CheckError::UnknownPolicy { .. } => StatusCode::NOT_FOUND,
             CheckError::NeverBans { .. } => StatusCode::CONFLICT,
-            CheckError::Unavailable(_) | CheckError::TierUnknown { .. } => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            CheckError::Unavailable(_)
+            | CheckError::Unlisted { .. }
+            | CheckError::TierUnknown { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };
         let mut reason = match &error {

@@ -103,6 +103,13 @@ pub enum CheckError {
     BanLength(QuotaError),
     /// The backend failed, and the policy refuses requests then.
     Unavailable(BackendError),
+    /// The backend could not list the bans of a policy.
+    Unlisted {
+        /// The policy's name.
+        policy: String,
+        /// The reason, with the right that is missing if it is one.
+        error: BackendError,
+    },
     /// The tier or quota of the identity could not be found out, and the policy refuses requests then: see
     /// [`OnUnknown::Deny`](crate::OnUnknown::Deny).
     TierUnknown {
@@ -161,6 +168,9 @@ impl fmt::Display for CheckError {
             }
             Self::BanLength(error) => write!(f, "the length of the ban: {error}"),
             Self::Unavailable(_) => f.write_str("the limiter cannot decide"),
+            Self::Unlisted { policy, error } => {
+                write!(f, "policy {policy:?}: the bans cannot be listed: {error}")
+            }
             Self::TierUnknown { policy } => {
                 write!(
                     f,
@@ -188,6 +198,7 @@ impl Error for CheckError {
             | Self::NeverBans { .. }
             | Self::Quotas { .. }
             | Self::BanLength(_)
+            | Self::Unlisted { .. }
             | Self::TierUnknown { .. } => None,
             Self::Unavailable(error) => Some(error),
         }
