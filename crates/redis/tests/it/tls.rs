@@ -107,6 +107,31 @@ async fn who_cannot_be_trusted_is_not_and_the_error_says_why() {
 }
 
 #[tokio::test]
+async fn a_mixed_up_port_has_its_row_in_the_table_of_errors() {
+    let tls = Tls::start();
+    let plain = tls.server.url().replace("redis://", "rediss://");
+    let encrypted = tls.url().replace("rediss://", "redis://");
+    let page = include_str!("../../../../docs/redis.md");
+    for (url, mix_up) in [
+        (plain, "`rediss://` to a plain port"),
+        (encrypted, "`redis://` to a TLS port"),
+    ] {
+        let why = refused(RedisBackend::builder(&url)).await;
+        let rows = page.lines().filter(|line| {
+            let cause = line
+                .strip_prefix("| ")
+                .and_then(|line| line.split(" | ").next());
+            cause.is_some_and(|cause| why.contains(cause))
+        });
+        let rows: Vec<_> = rows.collect();
+        assert!(
+            rows.iter().any(|row| row.contains(mix_up)),
+            "{why}: {rows:#?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn papers_that_are_none_and_papers_for_nobody_are_refused_by_name() {
     let nonsense = RedisBackend::builder("rediss://localhost/")
         .certificate_authority("-----BEGIN CERTIFICATE-----\ns3cret\n-----END CERTIFICATE-----");
