@@ -131,6 +131,9 @@ impl Finding {
     }
 }
 
+/// The place of settings where nobody may change them by command.
+const MANAGED: &str = "where CONFIG SET is forbidden: set it in a parameter group (ElastiCache, MemoryDB) or in the instance's configuration (Memorystore)";
+
 pub(crate) fn doctor(asked: &DoctorArguments) -> Result<Report, Failure> {
     let builder = asked.redis.builder()?;
     let examined = runtime()?.block_on(builder.examine());
@@ -158,6 +161,11 @@ pub(crate) fn doctor(asked: &DoctorArguments) -> Result<Report, Failure> {
                     .iter()
                     .for_each(|it| it.lines(is_coloured, &mut lines));
                 lines.push(String::new());
+            }
+            let is_setting =
+                |it: &Finding| (it.change.as_deref()).is_some_and(|to| to.contains("CONFIG SET"));
+            if all().any(is_setting) {
+                lines.push(MANAGED.to_owned());
             }
             let (advice, unseen) = (count(Grade::Advice), count(Grade::Unseen));
             lines.push(format!(

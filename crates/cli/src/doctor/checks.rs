@@ -163,7 +163,11 @@ fn memory_limit(server: &ExaminedServer) -> Finding {
     };
     let used = number(server, "used_memory").unwrap_or(0);
     if policy != "noeviction" {
-        let means = "a full server evicts live budgets, and their callers start from full ones without any notice";
+        let means = if policy.starts_with("volatile-") {
+            "a full server evicts live budgets and bans, all of which have an expiry, and their callers start from full ones without any notice"
+        } else {
+            "a full server evicts live budgets, and their callers start from full ones without any notice"
+        };
         let finding = Finding::new(subject, Grade::Wrong, was, means);
         return finding.change("CONFIG SET maxmemory-policy noeviction, on a server or with a maxmemory of the limiter's own");
     }

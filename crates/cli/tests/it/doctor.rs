@@ -132,7 +132,7 @@ fn each_bad_setting_is_named_with_what_to_change() {
             "volatile-ttl",
             "noeviction",
             "eviction",
-            "evicts live budgets",
+            "all of which have an expiry",
         ),
         (
             "maxmemory",
@@ -174,6 +174,25 @@ fn each_bad_setting_is_named_with_what_to_change() {
     let (code, found) = findings(&["--redis", &url]);
     assert_eq!(code, Some(3));
     assert_eq!(of_grade(&found, "wrong"), ["persistence"], "{found:#?}");
+}
+
+#[test]
+fn a_setting_to_change_has_its_place_on_a_managed_service_in_one_line() {
+    let server = Standalone::start_with(&GOOD);
+    let place = "where CONFIG SET is forbidden: set it in a parameter group";
+    let lines = || {
+        let ran = doctor(&["--redis", &server.url()]);
+        ran.out.lines().filter(|line| line.contains(place)).count()
+    };
+    assert_eq!(lines(), 0);
+    for (setting, bad) in [
+        ("maxmemory-policy", "volatile-lru"),
+        ("appendonly", "yes"),
+        ("appendfsync", "always"),
+    ] {
+        assert_eq!(server.command(&["CONFIG", "SET", setting, bad]), "+OK\r\n");
+    }
+    assert_eq!(lines(), 1);
 }
 
 #[test]
