@@ -118,6 +118,24 @@ fn unclear(policy: &PolicyConfig) -> String {
     }
 }
 
+/// A line for each policy that refuses callers, and whose refusal some may avoid.
+pub(crate) fn avoidable(config: &LimiterConfig) -> Vec<String> {
+    let enforced = config.policies.iter().filter(|policy| !policy.shadow);
+    let refuses = |policy: &&PolicyConfig| {
+        let blocked = &policy.block_keys;
+        let mut tiers = policy.tiers.iter().flat_map(|tiers| &tiers.quotas);
+        !blocked.forbidden.is_empty()
+            || !blocked.too_many_requests.is_empty()
+            || tiers.any(|(_, quotas)| policy_words::refuse_all(quotas))
+    };
+    let refusing = enforced.filter(refuses);
+    let lines = refusing.map(|policy| (&policy.name, unclear(policy)));
+    let avoidable = lines.filter(|(_, others)| !others.is_empty());
+    avoidable
+        .map(|(name, others)| format!("policy {name}: refuses callers{others}"))
+        .collect()
+}
+
 /// The callers that pass a limit of 0.
 fn except(policy: &PolicyConfig) -> String {
     let tiers = policy.tiers.iter().flat_map(|tiers| &tiers.quotas);

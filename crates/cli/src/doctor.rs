@@ -190,8 +190,13 @@ fn parts(examined: &Examination) -> Vec<(String, Vec<Finding>)> {
         let findings = topology::cluster(&examined.servers, &examined.replicas, slots);
         parts.push(("the cluster".to_owned(), findings));
     }
+    let is_stopped = topology::is_stopped(&examined.servers);
     for server in &examined.servers {
-        let findings = checks::of(server, has_sentinels || is_cluster);
+        let findings = checks::of(
+            server,
+            has_sentinels || is_cluster,
+            is_cluster && is_stopped,
+        );
         parts.push((server.place.clone(), findings));
     }
     for replica in &examined.replicas {

@@ -53,7 +53,7 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn of(asked: &'a FleetArguments) -> Result<Self, Failure> {
-        let limits = Limits::read(&asked.limits, |_| {}, |builder| builder);
+        let limits = Limits::of_fleet(&asked.limits, |builder| builder);
         let limits = limits.map_err(|error| {
             let is_there = asked.limits.exists();
             let hint = if is_there {
@@ -155,7 +155,7 @@ impl Fleet<'_> {
     /// A limiter with the fleet's limits on this backend.
     fn limiter(&self, backend: impl Backend) -> Result<Limiter, Failure> {
         let path = &self.asked.limits;
-        let limits = Limits::read(path, |_| {}, |builder| builder.backend(backend));
+        let limits = Limits::of_fleet(path, |builder| builder.backend(backend));
         Ok(limits.map_err(Failure::invalid)?.limiter().clone())
     }
 

@@ -102,6 +102,23 @@ impl Limits {
         adjust: impl Fn(&mut LimiterConfig) + Send + Sync + 'static,
         finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
     ) -> Result<Self, ReloadError> {
+        Self::read_by(parse, path, adjust, finish)
+    }
+
+    /// Reads the policies of a file that may be one of `tollgate serve`.
+    pub(crate) fn of_fleet(
+        path: &Path,
+        finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+    ) -> Result<Self, ReloadError> {
+        Self::read_by(parse_policies, path, |_| {}, finish)
+    }
+
+    fn read_by(
+        parse: fn(&str, &Path) -> Result<LimiterConfig, String>,
+        path: &Path,
+        adjust: impl Fn(&mut LimiterConfig) + Send + Sync + 'static,
+        finish: impl FnOnce(LimiterBuilder) -> LimiterBuilder,
+    ) -> Result<Self, ReloadError> {
         let named = path.to_owned();
         let read = move |text: &str| {
             let mut config = parse(text, &named)?;
@@ -140,6 +157,24 @@ impl Limits {
     }
 }
 
+/// The tables of `tollgate serve` that stand beside the policies in its files.
+const OF_GATEWAYS: [&str; 2] = ["envoy", "forward_auth"];
+
+/// As [`parse`], but for the tables of gateways, which no policy depends on.
+fn parse_policies(text: &str, path: &Path) -> Result<LimiterConfig, String> {
+    let Ok(mut file) = toml::from_str::<toml::Table>(text) else {
+        return parse(text, path);
+    };
+    let has_others = OF_GATEWAYS
+        .iter()
+        .fold(false, |has, table| file.remove(*table).is_some() || has);
+    if !has_others {
+        return parse(text, path);
+    }
+    file.try_into()
+        .map_err(|error: toml::de::Error| error.to_string())
+}
+
 fn parse(text: &str, path: &Path) -> Result<LimiterConfig, String> {
     let has_extension = |name: &str| path.extension().is_some_and(|extension| extension == name);
     if has_extension("json") {
@@ -147,7 +182,7 @@ fn parse(text: &str, path: &Path) -> Result<LimiterConfig, String> {
     }
     toml::from_str(text).map_err(|error| {
         let error = error.to_string();
-        let tables = ["envoy", "forward_auth"].map(|table| format!("unknown field `{table}`"));
+        let tables = OF_GATEWAYS.map(|table| format!("unknown field `{table}`"));
         let is_of_gateways = has_extension("yaml")
             || has_extension("yml")
             || tables.iter().any(|unknown| error.contains(unknown));

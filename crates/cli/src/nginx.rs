@@ -7,10 +7,12 @@ mod bounds;
 mod file;
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::check;
 use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::outputs;
@@ -62,6 +64,10 @@ pub(crate) fn run(asked: &NginxArguments) -> Result<String, Failure> {
         return Err(Failure::invalid(format_args!(
             "{file}: nginx cannot do this, and would be weaker than a service:{lines}"
         )));
+    }
+    for line in check::avoidable(limits.config()) {
+        // Not beside the file, which may go to the standard output.
+        let _written = writeln!(io::stderr(), "warning: {line}");
     }
     let written = file::written(&limits, &asked.terms()).map_err(Failure::invalid)?;
     let mut json = serde_json::to_string_pretty(&written).map_err(Failure::invalid)?;

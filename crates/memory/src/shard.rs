@@ -42,8 +42,7 @@ pub(crate) struct Shard {
     last: Timestamp,
     calls: u32,
     hand: Slot,
-    /// The number of keys of which something is held. None of them can be evicted, and a key of which nothing is held any more is
-    /// forgotten at once.
+    /// The number of keys of which something is held, or was lately. None of which something is held can be evicted.
     held: usize,
     /// At least 1.
     most_keys: usize,
@@ -205,12 +204,9 @@ impl Shard {
         state: State,
         is_again: bool,
     ) -> Result<(), BackendError> {
-        let is_held = lookup.scope.unit() == Unit::Held;
-        if is_held && self.held >= self.most_held() {
-            return Err(most_are_held(self.held));
-        }
         self.walk(hashing, now, Walk::MakeRoom);
-        if self.is_full() {
+        let is_held = lookup.scope.unit() == Unit::Held;
+        if self.is_full() || is_held && self.held >= self.most_held() {
             return Err(most_are_held(self.held));
         }
         self.held += usize::from(is_held);
@@ -231,11 +227,13 @@ impl Shard {
         Ok(())
     }
 
-    /// Forgets a key of which something could be held, if nothing is any more.
+    /// Forgets a key of which nothing is held any more, if others may soon need its room. Otherwise its caller may come back.
     #[inline]
     pub(crate) fn gave_back(&mut self, hashing: &KeyHashing, unit: Unit, slot: Slot) {
-        let state = &self.table.entry(slot).state;
-        if unit == Unit::Held && state.meaningless_at(unit) != FOR_EVER {
+        if unit != Unit::Held || self.held <= self.most_held() / 2 {
+            return;
+        }
+        if self.table.entry(slot).state.meaningless_at(unit) != FOR_EVER {
             self.remove(hashing, slot);
         }
     }

@@ -11,9 +11,9 @@ pub(super) const CLOCKS_US: i64 = 1_000_000;
 /// The deadline of a decision, unless the service sets another.
 const DEADLINE_US: u128 = 100_000;
 
-/// All findings. `is_watched` is true if a replica is to take over.
-pub(super) fn of(server: &ExaminedServer, is_watched: bool) -> Vec<Finding> {
-    let mut findings = vec![version(server), decides(server), rights(server)];
+/// All findings. `is_watched` is true if a replica is to take over, and `is_stopped` if its cluster refuses because it has lost a shard.
+pub(super) fn of(server: &ExaminedServer, is_watched: bool, is_stopped: bool) -> Vec<Finding> {
+    let mut findings = vec![version(server), decides(server, is_stopped), rights(server)];
     if !has_answered(server) {
         // Nothing more is known of it.
         findings.retain(|finding| finding.grade == Grade::Wrong);
@@ -113,8 +113,18 @@ fn version(server: &ExaminedServer) -> Finding {
     Finding::new(subject, Grade::Fine, was, "the scripts are tried on it")
 }
 
-fn decides(server: &ExaminedServer) -> Finding {
+fn decides(server: &ExaminedServer, is_stopped: bool) -> Finding {
     let subject = "decisions";
+    if server.refusal.is_none() && is_stopped {
+        let means = "its cluster has lost a shard and stops all others, and the failure rule acts";
+        let finding = Finding::new(subject, Grade::Wrong, "it refuses (CLUSTERDOWN)", means);
+        return finding.change("bring the lost master or a replica of it back, or see coverage");
+    }
+    if server.refusal.is_none() && is_full(server) {
+        let means = "it has no memory left, and the failure rule acts for new callers";
+        let finding = Finding::new(subject, Grade::Wrong, "it refuses (OOM)", means);
+        return finding.change("see eviction");
+    }
     match &server.refusal {
         None => Finding::new(
             subject,
@@ -184,6 +194,14 @@ fn memory_limit(server: &ExaminedServer) -> Finding {
     }
     let means = "a full server refuses, and the failure rule acts; no budget is forgotten";
     Finding::new(subject, Grade::Fine, was, means)
+}
+
+/// True if the server refuses what needs memory.
+fn is_full(server: &ExaminedServer) -> bool {
+    let policy = setting(server, "maxmemory-policy").or_else(|| info(server, "maxmemory_policy"));
+    let most = number(server, "maxmemory").filter(|most| *most > 0);
+    let used = number(server, "used_memory").zip(most);
+    policy == Some("noeviction") && used.is_some_and(|(used, most)| used >= most)
 }
 
 /// Keys that are gone already.

@@ -52,13 +52,31 @@ pub(super) fn sentinels(sentinels: &[ExaminedSentinel]) -> Vec<Finding> {
     findings
 }
 
+/// True if a lost shard stops the others.
+pub(super) fn is_stopped(servers: &[ExaminedServer]) -> bool {
+    let (answering, silent): (Vec<_>, Vec<_>) = servers.iter().partition(|it| has_answered(it));
+    let setting = |it: &&ExaminedServer| {
+        it.settings
+            .get("cluster-require-full-coverage")
+            .is_some_and(|it| it == "yes")
+    };
+    !silent.is_empty() && answering.iter().any(setting)
+}
+
 /// The cluster: all slots need a master, one lost shard must not stop the others, and the clocks have to agree.
 pub(super) fn cluster(
     servers: &[ExaminedServer],
     replicas: &[ExaminedServer],
     slots_without_master: u16,
 ) -> Vec<Finding> {
+    let silent = servers.iter().filter(|it| !has_answered(it)).count();
     let mut findings = vec![match slots_without_master {
+        0 if silent > 0 => {
+            let was = format!("{silent} of {} masters do not answer", servers.len());
+            let means = "the callers of their slots are not decided: the failure rule acts";
+            let finding = Finding::new("slots", Grade::Wrong, was, means);
+            finding.change("start them, or on a replica of each: CLUSTER FAILOVER FORCE")
+        }
         0 => {
             let was = format!("16,384 of 16,384, on {} masters", servers.len());
             Finding::new("slots", Grade::Fine, was, "each caller has a master")

@@ -498,13 +498,20 @@ fn a_cluster_is_examined_as_a_whole_and_node_by_node() {
         "{found:#?}"
     );
 
-    for node in cluster.nodes() {
+    // A lost shard stops the others, unless that is set otherwise.
+    cluster.node_mut(2).unwrap().kill();
+    let (_, found) = findings(&redis);
+    assert_eq!(finding(&found, "slots").was, "1 of 3 masters do not answer");
+    let stopped = (found.iter()).filter(|it| it.was == "it refuses (CLUSTERDOWN)");
+    assert_eq!(stopped.count(), 2, "{found:#?}");
+    for node in &cluster.nodes()[..2] {
         let _set = node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }
-    cluster.node_mut(2).unwrap().kill();
     let (code, found) = findings(&redis);
     assert_eq!(code, Some(3));
     assert_eq!(finding(&found, "coverage").grade, "fine");
+    let decides = found.iter().filter(|it| it.was == "it decides");
+    assert_eq!(decides.count(), 2, "{found:#?}");
     let away = found
         .iter()
         .filter(|it| it.subject == "decisions" && it.was.contains("nothing listens there"));

@@ -51,7 +51,9 @@ impl Fleet {
         redis: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("limits.toml"), LIMITS).unwrap();
+        // As `tollgate serve` has it.
+        let served = format!("{LIMITS}\n[forward_auth]\n");
+        fs::write(folder.path().join("limits.toml"), served).unwrap();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let patient = Duration::from_secs(20);
         let builder = builder.deadline(patient).connect_deadline(patient);

@@ -7,6 +7,7 @@ use tollgate_testkit::Standalone;
 use crate::nginx::client::{Answer, Ask, status};
 use crate::nginx::page::example;
 use crate::nginx::served::{Gate, convert};
+use crate::support::program::tollgate;
 
 fn wait(answer: &Answer) -> u64 {
     answer.field("retry-after")[0].parse().unwrap()
@@ -313,5 +314,29 @@ fn a_file_that_asks_for_more_than_nginx_can_do_is_not_written() {
         "line 8: policy \"b\": when",
     ] {
         assert!(said.contains(line), "{said}");
+    }
+}
+
+#[test]
+fn a_block_list_that_a_caller_may_avoid_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = "[[policies]]\nname = 'api'\nquotas = '5/s'\nkey = { header = 'x' }\n";
+    for (more, warns) in [
+        ("block_keys = { forbidden = ['d'] }", true),
+        (
+            "on_missing = 'deny'\nblock_keys = { forbidden = ['d'] }",
+            false,
+        ),
+        ("", false),
+    ] {
+        fs::write(
+            folder.path().join("limits.toml"),
+            format!("{policy}{more}\n"),
+        )
+        .unwrap();
+        let ran = tollgate(folder.path(), &["nginx", "limits.toml"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let warning = "warning: policy api: refuses callers, but one without an identity";
+        assert_eq!(ran.err.starts_with(warning), warns, "{ran:?}");
     }
 }

@@ -111,10 +111,13 @@ impl Limiter {
         entries: Entries<'_>,
         error: &BackendError,
     ) -> Option<DecidedPart> {
+        if error.kind() != FailureKind::Full {
+            return None;
+        }
         let passes = |policy: &Policy| policy.shadow || policy.on_failure == OnFailure::Allow;
         let plan = entries.only(|policy| !policy.holds());
         let mut left_out = entries.policies().filter(|policy| policy.holds());
-        if error.kind() != FailureKind::Full || plan.is_empty() || !left_out.all(passes) {
+        if plan.is_empty() || !left_out.all(passes) {
             return None;
         }
         let now = Some(Instant::now());
