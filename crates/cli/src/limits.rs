@@ -165,10 +165,9 @@ fn parse_policies(text: &str, path: &Path) -> Result<LimiterConfig, String> {
     let Ok(mut file) = toml::from_str::<toml::Table>(text) else {
         return parse(text, path);
     };
-    let has_others = OF_GATEWAYS
-        .iter()
-        .fold(false, |has, table| file.remove(*table).is_some() || has);
-    if !has_others {
+    let length = file.len();
+    file.retain(|table, _| !OF_GATEWAYS.contains(&table));
+    if file.len() == length {
         return parse(text, path);
     }
     file.try_into()
