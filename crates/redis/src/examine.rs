@@ -291,6 +291,11 @@ impl<'a> Look<'a> {
         if let Err(refusal) = within(link.deadline, greeted).await {
             self.seen.refusal = Some(refusal);
         }
+        let refusal = self.seen.refusal.as_ref().map(BackendError::kind);
+        if refusal == Some(FailureKind::Unauthenticated) {
+            // It closes the connection over anything as long as the script.
+            return Ok(());
+        }
         self.rights().await?;
         self.info().await?;
         self.settings().await?;

@@ -567,3 +567,24 @@ fn servers_that_speak_tls_are_examined_over_it() {
         assert!(ran.err.contains("certificate"), "{ran:?}");
     }
 }
+
+#[test]
+fn a_server_that_asks_for_a_password_says_so() {
+    let server = Standalone::start();
+    let url = server.url();
+    let _set = server.command(&["CONFIG", "SET", "requirepass", "s3cret"]);
+
+    let (code, found) = findings(&["--redis", &url]);
+
+    assert_eq!(code, Some(3));
+    let was = &finding(&found, "decisions").was;
+    assert!(was.contains("the server asks for a password"), "{was}");
+}
+
+#[test]
+fn a_server_without_memory_does_not_decide() {
+    let server = Standalone::start_with(&["--maxmemory", "1mb"]);
+    let (code, found) = findings(&["--redis", &server.url()]);
+    assert_eq!(code, Some(3));
+    assert_eq!(finding(&found, "decisions").was, "it refuses (OOM)");
+}
