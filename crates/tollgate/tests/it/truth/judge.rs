@@ -12,7 +12,8 @@ use tollgate::{Key, KeyKind, OnMissing};
 
 use crate::truth::book::{Head, Page, Place, Run};
 use crate::truth::policies::{
-    ExemptBy, FAVOURITE, LISTED_METHODS, LISTED_ROUTES, PLENTY, REFUSED, Rule,
+    ExemptBy, FAVOURITE, LISTED_METHODS, LISTED_ROUTES, PLENTY, REFUSED, REFUSED_HOST,
+    REFUSED_NUMBER, Rule,
 };
 use crate::truth::readings::{HEADER, Reading, Who};
 use crate::truth::services::{ANNOTATED, LIMITED};
@@ -43,6 +44,8 @@ pub(crate) enum Kind {
     Admitted(Who),
     /// An annotated handler ran, and its annotation was not charged.
     OwnUncharged,
+    /// An annotation has several budgets for one caller.
+    OwnTwice,
     /// A method was handed messages that were not charged.
     FreeMessages,
 }
@@ -71,6 +74,8 @@ pub(crate) struct Judge<'a> {
     owners: HashMap<(usize, Key), (Caller, usize)>,
     /// The requests that passed, by policy and caller.
     passed: HashMap<(Caller, Vec<Option<Reading>>), Passed>,
+    /// The policies of annotated handlers, with the request that each was first seen in.
+    annotations: HashMap<&'static str, (&'static str, usize)>,
 }
 
 /// The place of a policy, and the caller for which it is asked; `None` if no handler knows the caller.
@@ -92,6 +97,7 @@ impl<'a> Judge<'a> {
             budgets: HashMap::new(),
             owners: HashMap::new(),
             passed: HashMap::new(),
+            annotations: HashMap::new(),
         }
     }
 
@@ -99,7 +105,7 @@ impl<'a> Judge<'a> {
     pub(crate) fn hear(&mut self, number: usize, page: &Page) -> Vec<Wrong> {
         let mut wrongs = Vec::new();
         for run in &page.runs {
-            wrongs.extend(own_uncharged(number, run, page));
+            wrongs.extend(self.own(number, run, page));
             for (index, rule) in self.rules.iter().enumerate() {
                 if self.covers(rule, run) {
                     wrongs.extend(self.charged(index, rule, number, run, page));
@@ -107,6 +113,35 @@ impl<'a> Judge<'a> {
             }
         }
         wrongs
+    }
+
+    /// The annotation of the handler, if it has one and was not asked, or not as for other methods.
+    fn own(&mut self, number: usize, run: &Run, page: &Page) -> Option<Wrong> {
+        let own = run
+            .place
+            .own
+            .filter(|own| [ANNOTATED, LIMITED].contains(own))?;
+        let wrong = |kind, what, requests| {
+            Some(Wrong {
+                kind,
+                rule: own,
+                place: run.place,
+                what,
+                requests,
+            })
+        };
+        let mut taken = page.taken.iter();
+        // Limits without a name are called by handler or method, and route.
+        let Some(taken) = taken.find(|taken| taken.policy.rsplit('/').next() == Some(own)) else {
+            return wrong(Kind::OwnUncharged, format!("{run:?}"), vec![number]);
+        };
+        let known = self.annotations.entry(own);
+        let (policy, first) = *known.or_insert((taken.policy, number));
+        if policy == taken.policy {
+            return None;
+        }
+        let what = format!("{policy} and {}: {run:?}", taken.policy);
+        wrong(Kind::OwnTwice, what, vec![first, number])
     }
 
     fn charged(
@@ -151,7 +186,8 @@ impl<'a> Judge<'a> {
         let has_come = !rule.per_message || run.messages > 0;
         // A caller that cannot be identified is on no list, and shares a budget.
         let is_told = !taken.clone().any(|taken| is_shared(&taken.key)) && !reading.contains(&None);
-        if rule.favours.is_some() && is_known && is_only(REFUSED) && is_told && has_come {
+        let is_refused = is_only(REFUSED) || is_refused(who, reading);
+        if rule.favours.is_some() && is_known && is_refused && is_told && has_come {
             return wrong(Kind::Admitted(who), format!("{run:?}"), vec![number]);
         }
         let must_be_charged = is_known || rule.on_missing != OnMissing::Pass;
@@ -252,6 +288,18 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// True if the caller is on the list in another spelling, whatever the request's is.
+fn is_refused(who: Who, reading: &[Option<Vec<u8>>]) -> bool {
+    reading.iter().flatten().all(|caller| match who {
+        Who::Host => caller == REFUSED_HOST,
+        _ if who.is_typed() => {
+            let number = str::from_utf8(caller).ok().map(str::parse::<f64>);
+            number == Some(Ok(REFUSED_NUMBER))
+        }
+        _ => false,
+    })
+}
+
 /// True if the operator lets it pass for what it is. No call of a method of gRPC's is, and nothing at an annotated handler.
 fn is_exempt(rule: &Rule, run: &Run) -> bool {
     if run.place.is_grpc || rule.on_demand {
@@ -273,26 +321,6 @@ fn is_listed(by: ExemptBy, run: &Run) -> bool {
             value.is_some_and(|value| value.as_bytes().trim_ascii() == FAVOURITE)
         }
     }
-}
-
-/// The annotation of the handler, if it has one and was not asked.
-fn own_uncharged(number: usize, run: &Run, page: &Page) -> Option<Wrong> {
-    let own = run
-        .place
-        .own
-        .filter(|own| [ANNOTATED, LIMITED].contains(own))?;
-    let mut taken = page.taken.iter();
-    // Limits without a name are called by method and route.
-    if taken.any(|taken| taken.policy.rsplit('/').next() == Some(own)) {
-        return None;
-    }
-    Some(Wrong {
-        kind: Kind::OwnUncharged,
-        rule: own,
-        place: run.place,
-        what: format!("{run:?}"),
-        requests: vec![number],
-    })
 }
 
 /// True for a budget of callers that state no identity, or several; of a compound key, of callers that agree in the other parts.

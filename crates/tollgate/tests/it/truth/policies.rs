@@ -58,6 +58,13 @@ pub(crate) enum Favours {
 /// The callers that are never charged, and those that never pass, under a policy that favours.
 pub(crate) const FAVOURITE: &[u8] = b"abc";
 pub(crate) const REFUSED: &[u8] = b"zzz";
+/// The number of a caller that never passes where typed extractors read numbers, and how the operator spells it.
+pub(crate) const REFUSED_NUMBER: f64 = 7.0;
+const REFUSED_NUMBER_LISTED: &[u8] = b"+007";
+/// The host that never passes where callers are hosts, and how the operator spells it.
+pub(crate) const REFUSED_HOST: &[u8] = b"other.test";
+const REFUSED_HOST_LISTED: &[u8] = b"Other.Test.";
+const ALL_REFUSED: [&[u8]; 3] = [REFUSED, REFUSED_NUMBER_LISTED, REFUSED_HOST_LISTED];
 /// The entries of lists.
 pub(crate) const LISTED_ROUTES: [&str; 2] = ["/items/{id}", "/in/x"];
 pub(crate) const LISTED_METHODS: [Method; 2] = [Method::PUT, Method::GET];
@@ -272,15 +279,16 @@ impl Rule {
             None => policy,
             Some(Favours::Lists) => policy
                 .exempt_keys(KeyList::from_iter([FAVOURITE]))
-                .block_keys(KeyList::from_iter([REFUSED]), Block::Forbidden),
+                .block_keys(KeyList::from_iter(ALL_REFUSED), Block::Forbidden),
             Some(Favours::Tiers) => {
-                let tiers = [(FAVOURITE, "free"), (REFUSED, "closed")];
+                let refused = ALL_REFUSED.map(|refused| (refused, "closed"));
+                let tiers = [(FAVOURITE, "free")].into_iter().chain(refused);
                 policy.tiers(with_tiers(Tiers::by_key(tiers)))
             }
             Some(Favours::TiersAsked) => {
                 policy.tiers(with_tiers(Tiers::by(|key, _| match key.content() {
                     FAVOURITE => Some("free"),
-                    REFUSED => Some("closed"),
+                    REFUSED | b"7" | REFUSED_HOST => Some("closed"),
                     _ => None,
                 })))
             }
@@ -402,6 +410,7 @@ fn draw_favours(rng: &mut Rng, who: Who) -> Option<Favours> {
             | Who::Json
             | Who::Metadata
             | Who::BinaryMetadata
+            | Who::Host
     );
     let all = [Favours::Lists, Favours::Tiers, Favours::TiersAsked];
     rng.choice(all).filter(|_| has_names)

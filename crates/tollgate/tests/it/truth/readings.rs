@@ -1,7 +1,7 @@
 //! The caller as the extractors of handlers see it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use axum::body::Body;
 use axum::extract::{
@@ -18,6 +18,7 @@ use http::{Method, Request};
 use serde_json::Value;
 use tollgate::PeerAddr;
 use tonic::metadata::{MetadataMap, MetadataValue};
+use uuid::Uuid;
 
 use crate::truth::proxies::{TRUTH, told};
 
@@ -59,6 +60,11 @@ impl Who {
             Self::Parts(parts) => parts.iter().any(|part| part.is_in_body()),
             _ => false,
         }
+    }
+
+    /// True if typed extractors read it, which take several spellings for one value.
+    pub(crate) fn is_typed(self) -> bool {
+        matches!(self, Self::Query | Self::Path | Self::Form | Self::Json)
     }
 
     /// True if two of them are never one: no reader takes anything off them, or anything for the same.
@@ -103,13 +109,37 @@ pub(crate) async fn read(
 ) -> BTreeMap<Who, Reading> {
     let mut readings = BTreeMap::new();
     for who in wanted {
-        readings.insert(*who, read_one(parts, body, *who).await);
+        let mut reading = read_one(parts, body, *who).await;
+        if who.is_typed() {
+            typed(&mut reading);
+        }
+        readings.insert(*who, reading);
         // Callers that lack a part are told apart by the others.
         for part in who.parts() {
             readings.insert(*part, read_one(parts, body, *part).await);
         }
     }
     readings
+}
+
+/// Adds what handlers see that take a number, a UUID or an address.
+fn typed(reading: &mut Reading) {
+    let mut seen = Vec::new();
+    for caller in reading.iter().flatten() {
+        let Ok(text) = str::from_utf8(caller) else {
+            continue;
+        };
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        seen.extend(number.map(|number| number.to_string()));
+        seen.extend(text.parse::<u64>().ok().map(|number| number.to_string()));
+        seen.extend(text.parse::<Uuid>().ok().map(|id| id.to_string()));
+        seen.extend(
+            text.parse::<Ipv6Addr>()
+                .ok()
+                .map(|address| address.to_string()),
+        );
+    }
+    reading.extend(seen.into_iter().map(|caller| Some(caller.into_bytes())));
 }
 
 async fn read_one(parts: &mut Parts, body: &Bytes, who: Who) -> Reading {
@@ -248,9 +278,7 @@ async fn json(parts: &Parts, body: &Bytes) -> Reading {
     let user = |document: &Value| match document.get(FIELD) {
         None | Some(Value::Null) => Some(None),
         Some(Value::String(user)) => Some(text(Some(user))),
-        Some(Value::Number(user)) if user.is_u64() || user.is_i64() => {
-            Some(text(Some(&user.to_string())))
-        }
+        Some(Value::Number(user)) => Some(text(Some(&user.to_string()))),
         // No caller has this name.
         Some(_) => None,
     };

@@ -33,8 +33,9 @@ pub(crate) struct Ask {
     pub(crate) body: Vec<Vec<u8>>,
 }
 
-const PATHS: [&str; 27] = [
+const PATHS: [&str; 34] = [
     "*",
+    "x:80",
     "/any",
     "/any",
     "/get",
@@ -42,11 +43,17 @@ const PATHS: [&str; 27] = [
     "/options",
     "/method",
     "/items/7",
+    "/items/007",
+    "/items/70e-1",
+    "/items/0:0::7",
     "/items/abc",
     "/items/%61bc",
     "/files/a/b",
     "/in/x",
     "/in/7",
+    "/in/7/",
+    "/in///7",
+    "/in/x/",
     "/in/a/b",
     "/merged",
     "/annotated",
@@ -72,9 +79,9 @@ const CALLS: [&str; 8] = [
     "/shop.v1.Orders/None",
     "/grpc.health.v1.Health/Check",
 ];
-const METHODS: [&str; 16] = [
+const METHODS: [&str; 17] = [
     "GET", "GET", "GET", "POST", "POST", "POST", "OPTIONS", "OPTIONS", "OPTIONS", "HEAD", "PUT",
-    "PATCH", "DELETE", "TRACE", "QUERY", "get",
+    "PATCH", "DELETE", "TRACE", "QUERY", "get", "CONNECT",
 ];
 const CALL_TYPES: [&str; 11] = [
     "application/grpc",
@@ -109,7 +116,14 @@ const JSON_TYPES: [&str; 7] = [
     "application/x.y+z+json",
     "text/json",
 ];
-const FORMS: [&str; 13] = [
+const FORMS: [&str; 20] = [
+    "user=7",
+    "user=007",
+    "user=7.0",
+    "user=70e-1",
+    "user=67e55044-10b1-426f-9247-bb680e5fe0c8",
+    "user=67E55044-10B1-426F-9247-BB680E5FE0C8",
+    "user=67e5504410b1426f9247bb680e5fe0c8",
     "user=abc",
     "user=abc",
     "user=zzz",
@@ -124,7 +138,12 @@ const FORMS: [&str; 13] = [
     "user=a%20c",
     "user",
 ];
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 20] = [
+    r#"{"user":7.0}"#,
+    r#"{"user":70e-1}"#,
+    r#"{"user":"007"}"#,
+    r#"{"user":9007199254740992}"#,
+    r#"{"user":9007199254740993}"#,
     r#"{"user":"abc"}"#,
     r#"{"user":"abc"}"#,
     r#"{"user":"zzz"}"#,
@@ -141,7 +160,16 @@ const DOCUMENTS: [&str; 15] = [
     r#"[]"#,
     r#"{"User":"abc"}"#,
 ];
-const QUERIES: [&str; 16] = [
+/// Identities in the head of a gzip member, which no handler sees.
+const INVENTED: [&str; 2] = ["&user=eve&", "&user=mallory&"];
+const QUERIES: [&str; 23] = [
+    "k=7",
+    "k=%2b07",
+    "k=7.0",
+    "k=70e-1",
+    "k=::7",
+    "k=0:0::7",
+    "k=0000::0.0.0.7",
     "",
     "",
     "k=abc",
@@ -361,7 +389,14 @@ impl Ask {
             self.headers
                 .insert(at, ("content-type", other.as_bytes().to_vec()));
         }
-        let body = body.into_bytes();
+        let mut body = body.into_bytes();
+        if rng.u8(0..5) == 0 {
+            let coding = one(rng, &["gzip", "GZIP", "identity, gzip", "identity"]);
+            self.add("content-encoding", coding.as_bytes());
+            if coding != "identity" {
+                body = gzip(&body, one(rng, &INVENTED).as_bytes());
+            }
+        }
         if rng.bool() {
             self.body = vec![body];
         } else {
@@ -448,6 +483,26 @@ impl Ask {
         });
         Body::new(StreamBody::new(tokio_stream::iter(pieces)))
     }
+}
+
+/// A gzip member of this content, uncompressed, with an extra field in its head.
+fn gzip(content: &[u8], extra: &[u8]) -> Vec<u8> {
+    let length = |bytes: &[u8]| u16::try_from(bytes.len()).unwrap();
+    let mut member = vec![0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff];
+    member.extend(length(extra).to_le_bytes());
+    member.extend(extra);
+    member.push(1);
+    member.extend(length(content).to_le_bytes());
+    member.extend((!length(content)).to_le_bytes());
+    member.extend(content);
+    let crc = content.iter().fold(!0_u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+        })
+    });
+    member.extend((!crc).to_le_bytes());
+    member.extend(u32::from(length(content)).to_le_bytes());
+    member
 }
 
 /// The path in words of a caller that looks for a way around.

@@ -27,6 +27,8 @@ use tonic::{Status, Streaming};
 use tonic_web::GrpcWebLayer;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
+use tower_http::decompression::RequestDecompressionLayer;
+use tower_http::normalize_path::NormalizePath;
 
 use crate::truth::book::{Book, Head, Place, Recording};
 use crate::truth::policies::{NAMED, Rule};
@@ -46,6 +48,8 @@ pub(crate) struct Spec {
     pub(crate) bricks: Vec<Brick>,
     pub(crate) grpc: Option<Grpc>,
     pub(crate) buffers_bodies: bool,
+    /// True if a layer inside the limiter reads compressed bodies for the handlers.
+    pub(crate) decompresses: bool,
     pub(crate) proxies: Proxies,
 }
 
@@ -60,6 +64,15 @@ pub(crate) enum Around {
     Routes,
     /// `.nest("/in", inner.layer(..))`: nothing else is limited.
     Nested,
+    /// The same as a `nest_service`, behind a layer that takes the last slashes off a path.
+    Rewritten,
+}
+
+impl Around {
+    /// True if only the nest is limited.
+    fn is_nest(self) -> bool {
+        matches!(self, Self::Nested | Self::Rewritten)
+    }
 }
 
 /// A part of the router.
@@ -131,10 +144,11 @@ impl Spec {
             Around::Service,
             Around::Routes,
             Around::Nested,
+            Around::Rewritten,
         ];
         let around = *rng.choice(&around).unwrap();
         let mut bricks: Vec<_> = BRICKS.into_iter().filter(|_| rng.bool()).collect();
-        let needs_nest = around == Around::Nested || bricks.contains(&Brick::NestFallback);
+        let needs_nest = around.is_nest() || bricks.contains(&Brick::NestFallback);
         if needs_nest && !bricks.contains(&Brick::Nest) {
             bricks.push(Brick::Nest);
         }
@@ -150,6 +164,7 @@ impl Spec {
                 weak_messages: false,
             }),
             buffers_bodies: true,
+            decompresses: rng.bool(),
             proxies: Proxies::draw(rng),
         }
     }
@@ -224,6 +239,9 @@ impl Wiring<'_> {
         let around = spec.around;
         let layer = RateLimitLayer::new(limiter);
         let mut router = self.routes();
+        if spec.decompresses {
+            router = router.layer(RequestDecompressionLayer::new());
+        }
         if around == Around::Routes {
             router = router.route_layer(layer.clone());
         }
@@ -247,7 +265,7 @@ impl Wiring<'_> {
 
     fn routes(&self) -> Router {
         let Self { spec, .. } = self;
-        let outer = spec.around != Around::Nested;
+        let outer = !spec.around.is_nest();
         let run = |name| self.handler(name, outer);
         let mut router = Router::new().route("/open", any(run("open")));
         for brick in &spec.bricks {
@@ -262,6 +280,10 @@ impl Wiring<'_> {
                 }
                 Brick::Items => router.route("/items/{id}", any(run("items"))),
                 Brick::Files => router.route("/files/{*path}", any(run("files"))),
+                Brick::Nest if spec.around == Around::Rewritten => {
+                    let rewritten = NormalizePath::trim_trailing_slash(self.nest());
+                    router.nest_service("/in", rewritten)
+                }
                 Brick::Nest => router.nest("/in", self.nest()),
                 Brick::Merge => {
                     let other = Router::new().route("/merged", post(run("merged")));
@@ -307,7 +329,7 @@ impl Wiring<'_> {
         let mut inner = Router::new()
             .route("/x", any(run("in/x")))
             .route("/{id}", get(run("in/id")));
-        let is_nested = self.spec.around == Around::Nested;
+        let is_nested = self.spec.around.is_nest();
         if self.spec.has(Brick::NestFallback) {
             let behind = self.spec.around != Around::Routes;
             inner = inner.fallback(self.handler("in/fallback", behind));
@@ -328,7 +350,7 @@ impl Wiring<'_> {
 
     fn grpc(&self, grpc: Grpc) -> Router {
         let shop = || {
-            let mut stand = self.stand("", self.spec.around != Around::Nested, None);
+            let mut stand = self.stand("", !self.spec.around.is_nest(), None);
             stand.place.is_grpc = true;
             stand.place.is_nested = grpc.is_nested;
             let shop = Shop {
@@ -401,7 +423,7 @@ type Running = Pin<Box<dyn Future<Output = Response> + Send>>;
 trait Runs: Fn(Request) -> Running + Clone + Send + Sync + 'static {}
 impl<F: Fn(Request) -> Running + Clone + Send + Sync + 'static> Runs for F {}
 
-#[rate_limit("1000000/h", name = "annotated")]
+#[rate_limit("1000000/h")]
 async fn annotated(State(stand): State<Stand>, request: Request) -> Response {
     run(stand, request).await
 }
