@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("truth.txt")
 # The tests of the property; the others of that program test the judge.
-TESTS = "a_request_"
+TESTS = ["truth::a_request_", "truth::in_flight::a_request_"]
 # Many times the duration of finding and shrinking: a change that makes a request hang counts as noticed.
 PATIENCE = 900
 
@@ -60,7 +60,7 @@ def table():
 
 def verdict(seed):
     """The result of the property, and its first finding."""
-    cargo = ["cargo", "test", "--workspace", "--all-features", "--test", "truth"]
+    cargo = ["cargo", "test", "-p", "tollgate", "--all-features", "--test", "it"]
     built = subprocess.run(
         cargo + ["--no-run", "--message-format=json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -68,12 +68,12 @@ def verdict(seed):
         print(built.stderr[-2000:], file=sys.stderr)
         return "DOES NOT BUILD", ""
     messages = (json.loads(line) for line in built.stdout.splitlines() if line.startswith("{"))
-    found = [m for m in messages if m.get("executable") and m["target"]["name"] == "truth"]
+    found = [m for m in messages if m.get("executable") and m["target"]["name"] == "it"]
     program, folder = found[-1]["executable"], Path(found[-1]["manifest_path"]).parent
-    environment = dict(os.environ, TRUTH_SEED=str(seed), CARGO_MANIFEST_DIR=str(folder))
+    environment = dict(os.environ, TOLLGATE_SEED=str(seed), CARGO_MANIFEST_DIR=str(folder))
     try:
         run = subprocess.run(
-            [program, TESTS], cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=PATIENCE
+            [program, *TESTS], cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=PATIENCE
         )
     except subprocess.TimeoutExpired:
         return "noticed", "did not end"

@@ -16,6 +16,7 @@
 mod book;
 mod campaign;
 mod catches;
+mod in_flight;
 mod judge;
 mod policies;
 mod proxies;

@@ -1,0 +1,259 @@
+//! Requests that overlap: retries with the same idempotency key, refunds that come late, and callers that hang up.
+//!
+//! The handler runs at most as often as the budget admits, plus the replays of each charge that stays. A run is free only if the
+//! operator frees its response. Who has enough strikes runs nothing more, and a caller that hangs up under `strike_if` has one.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::iter::repeat_with;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use axum::body::Body;
+use fastrand::Rng;
+use http::{Request, Response, StatusCode};
+use tokio::sync::oneshot;
+use tollgate::key::Header;
+use tollgate::{Ban, Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer};
+use tollgate_testkit::{cases, seed};
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::truth::campaign::runtime;
+use crate::truth::readings::HEADER;
+
+const CASES: u64 = 5_000;
+const STEPS: usize = 60;
+const ID: &str = "idempotency-key";
+const REPLAYS: usize = 2;
+const CALLERS: usize = 2;
+
+/// The policy.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    quota: usize,
+    once: bool,
+    frees: Option<Frees>,
+    /// The number of wrong answers that ban.
+    strikes: Option<usize>,
+}
+
+/// The way in which the operator frees right answers.
+#[derive(Clone, Copy, Debug)]
+enum Frees {
+    CountIf,
+    FreeIf,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ask { caller: usize, id: Option<u8> },
+    Answer { which: usize, is_right: bool },
+    HangUp { which: usize },
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    runs: usize,
+    refused: usize,
+    free: usize,
+    hung_up: usize,
+}
+
+/// A request whose handler has begun.
+struct Running {
+    caller: usize,
+    response: Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>>>,
+    answer: oneshot::Sender<StatusCode>,
+}
+
+/// The answer that a handler waits for, until it has begun.
+#[derive(Clone)]
+struct Waits(Arc<Mutex<Option<oneshot::Receiver<StatusCode>>>>);
+
+#[test]
+fn a_request_in_flight_is_paid_for_however_it_ends() {
+    let seed = seed();
+    let mut rng = Rng::with_seed(seed);
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let mut tally = Tally::default();
+    for _ in 0..cases(CASES) {
+        let terms = Terms::draw(&mut rng);
+        let steps: Vec<_> = repeat_with(|| Step::draw(&mut rng)).take(STEPS).collect();
+        if let Err(wrong) = run(terms, &steps, &mut tally) {
+            let (steps, wrong) = smallest(terms, steps, wrong);
+            let mut told = format!("InFlight of policy: {wrong}\n{terms:?}\n");
+            for step in steps {
+                writeln!(told, "{step:?}").unwrap();
+            }
+            panic!("{told}\nrepeat with TOLLGATE_SEED={seed}");
+        }
+    }
+    // A property of requests that never run, or that all do, would hold whatever the limiter did.
+    let Tally {
+        runs,
+        refused,
+        free,
+        hung_up,
+    } = tally;
+    assert!(
+        refused > 0 && free > 0 && hung_up > 0 && runs > free + hung_up,
+        "{tally:?}"
+    );
+}
+
+impl Terms {
+    fn draw(rng: &mut Rng) -> Self {
+        Self {
+            quota: rng.usize(1..=3),
+            once: rng.u8(0..4) != 0,
+            frees: rng
+                .choice([Frees::CountIf, Frees::FreeIf])
+                .filter(|_| rng.u8(0..3) != 0),
+            strikes: rng.bool().then(|| rng.usize(1..=6)),
+        }
+    }
+
+    fn service(self) -> BoxCloneSyncService<Request<Body>, Response<Body>, Infallible> {
+        let quota = u64::try_from(self.quota).unwrap();
+        let mut policy = Policy::new("policy", Quota::per_day(quota)).key(Header::new(HEADER));
+        if self.once {
+            policy = policy.once_by(Header::new(ID));
+        }
+        let is_right = |status| status == StatusCode::OK;
+        policy = match self.frees {
+            None => policy,
+            Some(Frees::CountIf) => policy.count_if(move |response| !is_right(response.status())),
+            Some(Frees::FreeIf) => policy.free_if(move |response| is_right(response.status())),
+        };
+        if let Some(strikes) = self.strikes {
+            let hour = Duration::from_secs(3_600);
+            policy = policy
+                .ban(Ban::after(u64::try_from(strikes).unwrap(), hour).lasting(hour))
+                .strike_if(move |response| !is_right(response.status()));
+        }
+        let memory = MemoryBackend::builder().clock(ManualClock::new()).build();
+        let limiter = Limiter::builder().policy(policy).backend(memory);
+        let handler = service_fn(|request: Request<Body>| async move {
+            let waits = request.extensions().get::<Waits>().unwrap().0.lock();
+            let answer = waits.unwrap().take().unwrap();
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = answer.await.unwrap();
+            Ok::<_, Infallible>(response)
+        });
+        let layer = RateLimitLayer::new(limiter.build().unwrap());
+        BoxCloneSyncService::new(layer.layer(handler))
+    }
+}
+
+impl Step {
+    fn draw(rng: &mut Rng) -> Self {
+        match rng.u8(0..8) {
+            0..4 => Self::Ask {
+                caller: rng.usize(0..CALLERS),
+                id: (rng.u8(0..6) != 0).then(|| rng.u8(0..4)),
+            },
+            4..7 => Self::Answer {
+                which: rng.usize(0..4),
+                is_right: rng.bool(),
+            },
+            _ => Self::HangUp {
+                which: rng.usize(0..4),
+            },
+        }
+    }
+}
+
+/// The first thing that is wrong.
+fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
+    let service = terms.service();
+    let mut running: Vec<Running> = Vec::new();
+    // The runs that are over and were not free, and the strikes, of each caller.
+    let (mut counted, mut strikes) = ([0; CALLERS], [0; CALLERS]);
+    for step in steps {
+        match *step {
+            Step::Ask { caller, id } => {
+                let (answer, waits) = oneshot::channel();
+                let waits = Waits(Arc::new(Mutex::new(Some(waits))));
+                let request = Request::get("/").header(HEADER, caller.to_string());
+                let request = match id {
+                    None => request,
+                    Some(id) => request.header(ID, id.to_string()),
+                };
+                let request = request.extension(waits.clone()).body(Body::empty());
+                let mut response = Box::pin(service.clone().oneshot(request.unwrap()));
+                let is_over = poll(response.as_mut()).is_some();
+                if waits.0.lock().unwrap().is_some() {
+                    assert!(is_over, "memory decides immediately");
+                    tally.refused += 1;
+                    continue;
+                }
+                tally.runs += 1;
+                running.push(Running {
+                    caller,
+                    response,
+                    answer,
+                });
+                let struck = strikes[caller];
+                if terms.strikes.is_some_and(|most| struck >= most) {
+                    return Err(format!("caller {caller} runs after {struck} strikes"));
+                }
+            }
+            Step::Answer { which, is_right } if which < running.len() => {
+                let Running {
+                    caller,
+                    mut response,
+                    answer,
+                } = running.remove(which);
+                let status = if is_right { 200 } else { 401 };
+                answer.send(StatusCode::from_u16(status).unwrap()).unwrap();
+                assert!(poll(response.as_mut()).is_some(), "it has its answer");
+                let is_free = is_right && terms.frees.is_some();
+                tally.free += usize::from(is_free);
+                counted[caller] += usize::from(!is_free);
+                strikes[caller] += usize::from(!is_right);
+            }
+            Step::HangUp { which } if which < running.len() => {
+                let Running { caller, .. } = running.remove(which);
+                tally.hung_up += 1;
+                counted[caller] += 1;
+                strikes[caller] += 1;
+            }
+            Step::Answer { .. } | Step::HangUp { .. } => {}
+        }
+        let most = terms.quota * if terms.once { 1 + REPLAYS } else { 1 };
+        for (caller, counted) in counted.iter().enumerate() {
+            let open = running.iter().filter(|one| one.caller == caller).count();
+            if counted + open > most {
+                return Err(format!(
+                    "caller {caller} had {counted} runs and has {open}, and at most {most} are paid for"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// As few steps as still show something wrong.
+fn smallest(terms: Terms, mut steps: Vec<Step>, mut wrong: String) -> (Vec<Step>, String) {
+    let mut at = 0;
+    while at < steps.len() {
+        let mut fewer = steps.clone();
+        fewer.remove(at);
+        match run(terms, &fewer, &mut Tally::default()) {
+            Ok(()) => at += 1,
+            Err(found) => (steps, wrong, at) = (fewer, found, 0),
+        }
+    }
+    (steps, wrong)
+}
