@@ -70,7 +70,7 @@ def verdict(seed):
     messages = (json.loads(line) for line in built.stdout.splitlines() if line.startswith("{"))
     found = [m for m in messages if m.get("executable") and m["target"]["name"] == "it"]
     program, folder = found[-1]["executable"], Path(found[-1]["manifest_path"]).parent
-    environment = dict(os.environ, TOLLGATE_SEED=str(seed), CARGO_MANIFEST_DIR=str(folder))
+    environment = dict(os.environ, TOLLGATE_SEED=str(seed), TOLLGATE_EFFORT="100", CARGO_MANIFEST_DIR=str(folder))
     try:
         run = subprocess.run(
             [program, *TESTS], cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=PATIENCE

@@ -183,6 +183,14 @@ impl Rule {
             .iter()
             .map(|name| Self::draw(rng, name))
             .collect();
+        // A layer inside the limiter matters to few identities.
+        if spec.around == Around::Rewritten && rng.bool() {
+            rules[0].who = Who::Path;
+            rules[0].routes.clear();
+            rules[0].grpc.clear();
+        } else if spec.decompresses && rng.u8(0..3) == 0 {
+            rules[0].who = Who::Form;
+        }
         // Refused callers show nothing more, so most services refuse none.
         if rng.u8(0..4) != 0 {
             for rule in &mut rules {

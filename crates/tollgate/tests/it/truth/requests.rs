@@ -390,8 +390,9 @@ impl Ask {
                 .insert(at, ("content-type", other.as_bytes().to_vec()));
         }
         let mut body = body.into_bytes();
-        if rng.u8(0..5) == 0 {
-            let coding = one(rng, &["gzip", "GZIP", "identity, gzip", "identity"]);
+        if rng.u8(0..4) == 0 {
+            let codings = ["gzip", "gzip", "gzip", "GZIP", "identity, gzip", "identity"];
+            let coding = one(rng, &codings);
             self.add("content-encoding", coding.as_bytes());
             if coding != "identity" {
                 body = gzip(&body, one(rng, &INVENTED).as_bytes());
