@@ -16,17 +16,22 @@ use fastrand::Rng;
 use http::{Request, Response, StatusCode};
 use tokio::sync::oneshot;
 use tollgate::key::Header;
-use tollgate::{Ban, Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer};
+use tollgate::{Ban, Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, Share};
 use tollgate_testkit::{cases, seed};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::truth::campaign::runtime;
 use crate::truth::readings::HEADER;
+use crate::truth::requests::one;
 
 const CASES: u64 = 5_000;
 const STEPS: usize = 60;
 const ID: &str = "idempotency-key";
+const CLASS: &str = "x-class";
+const KEPT: &str = "critical";
+/// What requests say of their class, line by line. Who says two things is in none.
+const CLASSES: [&[&str]; 5] = [&[], &["low"], &[KEPT], &[KEPT, "low"], &["low", KEPT]];
 const REPLAYS: usize = 2;
 const CALLERS: usize = 2;
 
@@ -38,6 +43,8 @@ struct Terms {
     frees: Option<Frees>,
     /// The number of wrong answers that ban.
     strikes: Option<usize>,
+    /// True if half of the budget is kept for a class.
+    keeps: bool,
 }
 
 /// The way in which the operator frees right answers.
@@ -49,9 +56,18 @@ enum Frees {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Ask { caller: usize, id: Option<u8> },
-    Answer { which: usize, is_right: bool },
-    HangUp { which: usize },
+    Ask {
+        caller: usize,
+        id: Option<u8>,
+        classes: &'static [&'static str],
+    },
+    Answer {
+        which: usize,
+        is_right: bool,
+    },
+    HangUp {
+        which: usize,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +81,7 @@ struct Tally {
 /// A request whose handler has begun.
 struct Running {
     caller: usize,
+    is_kept: bool,
     response: Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>>>,
     answer: oneshot::Sender<StatusCode>,
 }
@@ -107,13 +124,21 @@ fn a_request_in_flight_is_paid_for_however_it_ends() {
 
 impl Terms {
     fn draw(rng: &mut Rng) -> Self {
+        // A retry is let in for the class of the first request.
+        let once = rng.u8(0..4) != 0;
+        let keeps = !once && rng.bool();
         Self {
-            quota: rng.usize(1..=3),
-            once: rng.u8(0..4) != 0,
+            quota: if keeps {
+                2 * rng.usize(1..=2)
+            } else {
+                rng.usize(1..=3)
+            },
+            once,
             frees: rng
                 .choice([Frees::CountIf, Frees::FreeIf])
                 .filter(|_| rng.u8(0..3) != 0),
             strikes: rng.bool().then(|| rng.usize(1..=6)),
+            keeps,
         }
     }
 
@@ -122,6 +147,10 @@ impl Terms {
         let mut policy = Policy::new("policy", Quota::per_day(quota)).key(Header::new(HEADER));
         if self.once {
             policy = policy.once_by(Header::new(ID));
+        }
+        if self.keeps {
+            let half = Share::percent(50);
+            policy = policy.class_by(Header::new(CLASS)).keep_for(KEPT, half);
         }
         let is_right = |status| status == StatusCode::OK;
         policy = match self.frees {
@@ -155,6 +184,7 @@ impl Step {
             0..4 => Self::Ask {
                 caller: rng.usize(0..CALLERS),
                 id: (rng.u8(0..6) != 0).then(|| rng.u8(0..4)),
+                classes: one(rng, &CLASSES),
             },
             4..7 => Self::Answer {
                 which: rng.usize(0..4),
@@ -173,16 +203,25 @@ fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
     let mut running: Vec<Running> = Vec::new();
     // The runs that are over and were not free, and the strikes, of each caller.
     let (mut counted, mut strikes) = ([0; CALLERS], [0; CALLERS]);
+    // Those of them that are in no class.
+    let mut classless = [0; CALLERS];
     for step in steps {
         match *step {
-            Step::Ask { caller, id } => {
+            Step::Ask {
+                caller,
+                id,
+                classes,
+            } => {
                 let (answer, waits) = oneshot::channel();
                 let waits = Waits(Arc::new(Mutex::new(Some(waits))));
                 let request = Request::get("/").header(HEADER, caller.to_string());
-                let request = match id {
+                let mut request = match id {
                     None => request,
                     Some(id) => request.header(ID, id.to_string()),
                 };
+                for class in classes {
+                    request = request.header(CLASS, *class);
+                }
                 let request = request.extension(waits.clone()).body(Body::empty());
                 let mut response = Box::pin(service.clone().oneshot(request.unwrap()));
                 let is_over = poll(response.as_mut()).is_some();
@@ -194,6 +233,7 @@ fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
                 tally.runs += 1;
                 running.push(Running {
                     caller,
+                    is_kept: classes == [KEPT],
                     response,
                     answer,
                 });
@@ -205,6 +245,7 @@ fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
             Step::Answer { which, is_right } if which < running.len() => {
                 let Running {
                     caller,
+                    is_kept,
                     mut response,
                     answer,
                 } = running.remove(which);
@@ -214,12 +255,16 @@ fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
                 let is_free = is_right && terms.frees.is_some();
                 tally.free += usize::from(is_free);
                 counted[caller] += usize::from(!is_free);
+                classless[caller] += usize::from(!is_free && !is_kept);
                 strikes[caller] += usize::from(!is_right);
             }
             Step::HangUp { which } if which < running.len() => {
-                let Running { caller, .. } = running.remove(which);
+                let Running {
+                    caller, is_kept, ..
+                } = running.remove(which);
                 tally.hung_up += 1;
                 counted[caller] += 1;
+                classless[caller] += usize::from(!is_kept);
                 strikes[caller] += 1;
             }
             Step::Answer { .. } | Step::HangUp { .. } => {}
@@ -230,6 +275,15 @@ fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
             if counted + open > most {
                 return Err(format!(
                     "caller {caller} had {counted} runs and has {open}, and at most {most} are paid for"
+                ));
+            }
+            let open = running
+                .iter()
+                .filter(|one| one.caller == caller && !one.is_kept);
+            let all = classless[caller] + open.count();
+            if terms.keeps && all > terms.quota / 2 {
+                return Err(format!(
+                    "caller {caller} had or has {all} runs without the class that the rest is for"
                 ));
             }
         }
