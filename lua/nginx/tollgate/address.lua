@@ -18,6 +18,10 @@ local function v4(text)
   return char(a, b, c, d)
 end
 
+function _M.is_v4(text)
+  return v4(text) ~= nil
+end
+
 -- The bytes of groups between colons; the last may be an IPv4 address if the text ends there.
 local function groups(text, ends)
   if text == "" then return "" end

@@ -146,9 +146,24 @@ local function decimal(text)
   return plain(value)
 end
 
-local function v6(text)
-  local octets = find(text, ":", 1, true) and address.v6(text)
-  if not octets then return nil end
+local v6
+
+-- An address with a port, which may have any number of zeros before it.
+local function with_port(text)
+  local host, port = match(text, "^(.+):0*(%d+)$")
+  if not host or #port > 5 or tonumber(port) > 65535 then return nil end
+  local within = match(host, "^%[([^%]]+)%]$")
+  if within then
+    local written = address.v6(within) and v6(within)
+    return written and "[" .. written .. "]:" .. port
+  end
+  return address.is_v4(host) and host .. ":" .. port or nil
+end
+
+function v6(text)
+  if not find(text, ":", 1, true) then return nil end
+  local octets = address.v6(text)
+  if not octets then return with_port(text) end
   if address.is_mapped(octets) then return format("::ffff:%d.%d.%d.%d", byte(octets, 13, 16)) end
   return identity.v6(octets)
 end

@@ -10,7 +10,8 @@ use crate::{Key, RequestView};
 ///
 /// A number, a UUID or an IPv6 address is its value, since a handler may read it as one: `?user=007`, `?user=7.0` and `?user=%2B7` are the
 /// identity `7`. A UUID is in lower case with hyphens, and lists and tiers name it in that form. Do not let a handler read identities as
-/// floating-point numbers: it takes neighbours above 2^53 for one, and these are several identities here.
+/// floating-point numbers: it takes neighbours above 2^53 for one, and as `f32` above 2^24,
+/// and these are several identities here.
 ///
 /// The key is missing if there is no parameter of that name, or if it is empty. Several parameters with different values are
 /// [ambiguous](KeyMissing::ambiguous): axum's `Query` takes the last or refuses, and axum-extra's takes all.

@@ -1,11 +1,12 @@
 //! One spelling for the values that typed extractors accept in several.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::str;
 
 /// The one form of a number, a UUID or an IPv6 address, if this is another one: `Path<u64>` takes `7`, `007` and `+7` for one caller,
 /// `Path<f64>` also `7.0` and `70e-1`, `Path<Uuid>` the same digits in any case, with hyphens, braces, `urn:uuid:`, or none of these, and
-/// `Path<IpAddr>` `::1` and `0:0::1`.
+/// `Path<IpAddr>` `::1` and `0:0::1`, and
+/// `Path<SocketAddr>` `[::1]:80` and `[0::1]:080`.
 pub(crate) fn one_form(text: &[u8]) -> Option<Vec<u8>> {
     let form = uuid(text)
         .or_else(|| number(text))
@@ -34,8 +35,13 @@ fn address(text: &[u8]) -> Option<Vec<u8>> {
     if !text.contains(&b':') {
         return None;
     }
-    let address: Ipv6Addr = str::from_utf8(text).ok()?.parse().ok()?;
-    Some(address.to_string().into_bytes())
+    let text = str::from_utf8(text).ok()?;
+    let address = match text.parse::<Ipv6Addr>() {
+        Ok(address) => address.to_string(),
+        // A port may have any number of zeros before it.
+        Err(_) => text.parse::<SocketAddr>().ok()?.to_string(),
+    };
+    Some(address.into_bytes())
 }
 
 fn number(text: &[u8]) -> Option<Vec<u8>> {
@@ -148,7 +154,16 @@ mod tests {
         }
         assert_eq!(form("2001:DB8::A"), "2001:db8::a");
         assert_eq!(form("::FFFF:c0a8:1"), "::ffff:192.168.0.1");
-        for text in ["::1%eth0", "[::1]", "192.168.0.1", "a:b", ":"] {
+        assert_eq!(form("[0:0::1]:00080"), "[::1]:80");
+        assert_eq!(form("192.168.0.1:080"), "192.168.0.1:80");
+        for text in [
+            "::1%eth0",
+            "[::1]",
+            "192.168.0.1",
+            "192.168.0.1:65536",
+            "a:b",
+            ":",
+        ] {
             assert_eq!(form(text), text);
         }
     }

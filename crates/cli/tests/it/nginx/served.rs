@@ -117,7 +117,8 @@ impl Written {
         let (toml, json) = (self.0.path().join("limits.toml"), self.json());
         fs::write(&toml, limits).unwrap();
         let (toml, json) = (toml.to_str().unwrap(), json.to_str().unwrap());
-        assert_eq!(convert(&[toml, "--output", json]), (Some(0), String::new()));
+        let (code, said) = convert(&[toml, "--output", json]);
+        assert_eq!(code, Some(0), "{said}");
     }
 
     pub(crate) fn json(&self) -> PathBuf {
