@@ -169,7 +169,13 @@ impl Traffic {
     /// Notes that a connection could not be made.
     pub(super) fn not_connected(&mut self, wire: usize, error: &BackendError) {
         let wire = &mut self.wires[wire];
-        wire.hopes = wire.hopes.saturating_sub(1);
+        // A server that answers, with whatever reason, is not about to be there.
+        let is_away = error.kind() == FailureKind::Unreachable;
+        wire.hopes = if is_away {
+            wire.hopes.saturating_sub(1)
+        } else {
+            0
+        };
         self.why = Some(again(error));
     }
 
