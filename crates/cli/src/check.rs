@@ -6,7 +6,6 @@ mod text;
 
 use std::path::Path;
 
-use tollgate::OnMissing;
 use tollgate::config::{LimiterConfig, PolicyConfig, ShedConfig};
 
 use self::checked::{Checked, Described};
@@ -92,7 +91,7 @@ fn refusals(config: &LimiterConfig, covered: &[Covered]) -> Vec<String> {
             let except = except(policy);
             refusals.push(format!("policy {name} has the limit 0: {whose}{except}"));
         }
-        let others = unclear(policy);
+        let others = policy_words::unclear(policy);
         for (tier, quotas) in policy.tiers.iter().flat_map(|tiers| &tiers.quotas) {
             if policy_words::refuse_all(quotas) {
                 refusals.push(format!(
@@ -106,34 +105,6 @@ fn refusals(config: &LimiterConfig, covered: &[Covered]) -> Vec<String> {
         }
     }
     refusals
-}
-
-/// The warning that a refused caller may pass without an identity that the limiter can tell: with another content type, a doubled header.
-fn unclear(policy: &PolicyConfig) -> String {
-    match policy_words::missing(policy) {
-        Some(others) if policy.on_missing != OnMissing::Deny => format!(
-            ", but one without an identity, or with an unclear one, is not known: such requests {others} unless on_missing = \"deny\""
-        ),
-        _ => String::new(),
-    }
-}
-
-/// A line for each policy that refuses callers, and whose refusal some may avoid.
-pub(crate) fn avoidable(config: &LimiterConfig) -> Vec<String> {
-    let enforced = config.policies.iter().filter(|policy| !policy.shadow);
-    let refuses = |policy: &&PolicyConfig| {
-        let blocked = &policy.block_keys;
-        let mut tiers = policy.tiers.iter().flat_map(|tiers| &tiers.quotas);
-        !blocked.forbidden.is_empty()
-            || !blocked.too_many_requests.is_empty()
-            || tiers.any(|(_, quotas)| policy_words::refuse_all(quotas))
-    };
-    let refusing = enforced.filter(refuses);
-    let lines = refusing.map(|policy| (&policy.name, unclear(policy)));
-    let avoidable = lines.filter(|(_, others)| !others.is_empty());
-    avoidable
-        .map(|(name, others)| format!("policy {name}: refuses callers{others}"))
-        .collect()
 }
 
 /// The callers that pass a limit of 0.

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::check;
 use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::outputs;
+use crate::policy_words;
 
 /// Turns a file of limits into the file that Tollgate's Lua module for nginx reads.
 ///
@@ -65,7 +65,7 @@ pub(crate) fn run(asked: &NginxArguments) -> Result<String, Failure> {
             "{file}: nginx cannot do this, and would be weaker than a service:{lines}"
         )));
     }
-    for line in check::avoidable(limits.config()) {
+    for line in policy_words::avoidable(limits.config()) {
         // Not beside the file, which may go to the standard output.
         let _written = writeln!(io::stderr(), "warning: {line}");
     }

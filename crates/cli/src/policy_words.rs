@@ -1,6 +1,8 @@
 //! A policy in words, for a reader who does not know the keys of the configuration.
 
-use tollgate::config::{CostConfig, KeyConfig, PolicyConfig, QuotasConfig, SignalConfig};
+use tollgate::config::{
+    CostConfig, KeyConfig, LimiterConfig, PolicyConfig, QuotasConfig, SignalConfig,
+};
 use tollgate::{OnFailure, OnMissing};
 
 /// The requests that a policy covers.
@@ -132,4 +134,32 @@ pub(crate) fn failure(policy: &PolicyConfig) -> &'static str {
         OnFailure::Allow => "requests pass",
         _ => "each process decides by a budget of its own",
     }
+}
+
+/// The warning that a refused caller may pass without an identity that the limiter can tell: with another content type, a doubled header.
+pub(crate) fn unclear(policy: &PolicyConfig) -> String {
+    match missing(policy) {
+        Some(others) if policy.on_missing != OnMissing::Deny => format!(
+            ", but one without an identity, or with an unclear one, is not known: such requests {others} unless on_missing = \"deny\""
+        ),
+        _ => String::new(),
+    }
+}
+
+/// A line for each policy that refuses callers, and whose refusal some may avoid.
+pub(crate) fn avoidable(config: &LimiterConfig) -> Vec<String> {
+    let enforced = config.policies.iter().filter(|policy| !policy.shadow);
+    let refuses = |policy: &&PolicyConfig| {
+        let blocked = &policy.block_keys;
+        let mut tiers = policy.tiers.iter().flat_map(|tiers| &tiers.quotas);
+        !blocked.forbidden.is_empty()
+            || !blocked.too_many_requests.is_empty()
+            || tiers.any(|(_, quotas)| refuse_all(quotas))
+    };
+    let refusing = enforced.filter(refuses);
+    let lines = refusing.map(|policy| (&policy.name, unclear(policy)));
+    let avoidable = lines.filter(|(_, others)| !others.is_empty());
+    avoidable
+        .map(|(name, others)| format!("policy {name}: refuses callers{others}"))
+        .collect()
 }
