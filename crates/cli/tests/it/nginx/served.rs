@@ -119,6 +119,12 @@ impl Written {
         let (toml, json) = (toml.to_str().unwrap(), json.to_str().unwrap());
         let (code, said) = convert(&[toml, "--output", json]);
         assert_eq!(code, Some(0), "{said}");
+        // Of lists that a caller may avoid, and of nothing else.
+        assert!(
+            said.lines()
+                .all(|line| line.starts_with("warning: policy ")),
+            "{said}"
+        );
     }
 
     pub(crate) fn json(&self) -> PathBuf {
