@@ -60,7 +60,8 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        if let Err(error) = self.status.settle("tokens", self.tokens) {
+        // The model was started, also if the caller hangs up before it says a word.
+        if let Err(error) = self.status.settle("tokens", self.tokens.max(1)) {
             tracing::error!(%error, "not charged");
         }
     }

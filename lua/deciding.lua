@@ -46,7 +46,10 @@ end
 local function advance(i, charge, is_decision)
   local state, rule = states[i], charge.rule
   if rule.advance then
+    local changed = state.changed
     rule.advance(state, charge.quota)
+    -- An absent state stays absent until something is charged.
+    state.changed = changed or (found[i] and state.changed)
   elseif is_decision then
     rule.rebase(state, charge.quota)
   end

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use redis::aio::MultiplexedConnection;
-use tollgate_core::{Backend, Charge, Key, Mode, Quota, Scope};
+use tollgate_core::{Backend, Call, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_rate_limit_redis::{KeyResolver, RateLimitLayer};
@@ -88,7 +88,7 @@ impl Contender {
                     cost: 1,
                     mode: Mode::Enforce,
                 };
-                Ok(backend.decide(&[charge]).await?.is_admitted())
+                Ok(backend.decide(Call::of(&[charge])).await?.is_admitted())
             }
             Self::Plain { connection, sha } => {
                 let interval_us = INTERVAL.as_micros() as u64;

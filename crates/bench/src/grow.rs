@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use governor::DefaultKeyedRateLimiter;
-use tollgate::{Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
+use tollgate::{
+    Call, Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope,
+};
 
 use crate::Result;
 use crate::measure::{nanos, thread_time};
@@ -91,7 +93,7 @@ impl Grow {
                 cost: 1,
                 mode: Mode::Enforce,
             };
-            black_box(&backend.decide_now(&[charge]));
+            black_box(&backend.decide_now(Call::of(&[charge])));
         };
         if self.what == What::Expire {
             (0..self.keys).map(address).for_each(check);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum, value_parser};
-use tollgate_core::{Algorithm, Backend, Charge, Key, Mode, Quota, Scope};
+use tollgate_core::{Algorithm, Backend, Call, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::{RedisBackend, Stats};
 
 use crate::Result;
@@ -175,7 +175,7 @@ async fn caller(run: Arc<Run>) -> Seen {
             mode: Mode::Enforce,
         };
         let started = Instant::now();
-        let decision = run.backend.decide(&[charge]).await;
+        let decision = run.backend.decide(Call::of(&[charge])).await;
         seen.latencies.push(started.elapsed());
         match decision {
             Ok(decision) if decision.is_admitted() => seen.allowed += 1,

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tollgate_core::{
-    Answer, Backend, Ban, Charge, Concurrent, Decision, Key, MAX_REPLAYS, Mode, Once, Quota, Scope,
-    Timestamp,
+    Answer, Backend, Ban, Call, Charge, Concurrent, Decision, Key, MAX_REPLAYS, Mode, Once, Quota,
+    Scope, Timestamp,
 };
 use tollgate_redis::{RedisBackend, gateway};
 
@@ -395,7 +395,12 @@ impl Bench {
         let mut stay = Vec::new();
         for key in &keys {
             let charge = [held(key)];
-            stay.extend(self.backend.decide(&charge).await?.receipts(&charge));
+            stay.extend(
+                self.backend
+                    .decide(Call::of(&charge))
+                    .await?
+                    .receipts(&charge),
+            );
         }
         let rounds = if holders > 100 { 12 } else { CALLS };
         let mut counted = (0, 0);
@@ -403,9 +408,9 @@ impl Bench {
             if round == 1 {
                 counted = (self.server.instructions()?, self.backend.stats().calls);
             }
-            let ahead = (requests > 1).then(|| self.backend.decide(&[]));
+            let ahead = (requests > 1).then(|| self.backend.decide(Call::of(&[])));
             let asked: Vec<Answer<Decision>> = { charges.iter() }
-                .map(|charge| self.backend.decide(std::slice::from_ref(charge)))
+                .map(|charge| self.backend.decide(Call::of(std::slice::from_ref(charge))))
                 .collect();
             if let Some(ahead) = ahead {
                 ahead.await?;
@@ -415,11 +420,11 @@ impl Bench {
                 receipts.extend(asked.await?.receipts(std::slice::from_ref(charge)));
             }
             for receipt in receipts {
-                self.backend.credit(receipt, 1);
+                self.backend.refund(receipt, 1);
             }
             // Behind the releases, which leave together.
-            self.backend.decide(&[]).await?;
-            self.backend.decide(&[]).await?;
+            self.backend.decide(Call::of(&[])).await?;
+            self.backend.decide(Call::of(&[])).await?;
         }
         let rounds = u64::from(rounds);
         let each = (self.server.instructions()? - counted.0) / rounds;
@@ -432,7 +437,7 @@ impl Bench {
             }
         }
         for receipt in stay {
-            self.backend.credit(receipt, 1);
+            self.backend.refund(receipt, 1);
         }
         // All calls but that of the acquires and that of the releases are without charges.
         Ok(each.saturating_sub((calls - 2) * self.ahead) / u64::from(requests))
@@ -474,11 +479,8 @@ async fn per_round(
                 Instant::now(),
             );
         }
-        let ahead = (requests.len() != 1).then(|| backend.decide(&[]));
-        let ask = |charges: &Vec<Charge<'_>>| match at_least {
-            Some(least) => backend.decide_up_to(charges, least),
-            None => backend.decide(charges),
-        };
+        let ahead = (requests.len() != 1).then(|| backend.decide(Call::of(&[])));
+        let ask = |charges: &Vec<Charge<'_>>| backend.decide(Call { charges, at_least });
         let asked: Vec<Answer<Decision>> = requests.iter().map(ask).collect();
         for decision in ahead.into_iter().chain(asked) {
             decision.await?;

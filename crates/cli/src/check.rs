@@ -6,11 +6,12 @@ mod text;
 
 use std::path::Path;
 
-use tollgate::config::{LimiterConfig, PolicyConfig, ShedConfig};
+use tollgate::OnMissing;
+use tollgate::config::{LimiterConfig, PolicyConfig, ShedConfig, TierSource};
 
 use self::checked::{Checked, Described};
 use crate::arguments::CheckArguments;
-use crate::coverage::{self, Covered};
+use crate::coverage;
 use crate::failure::Failure;
 use crate::limits::{Limits, Registered};
 use crate::policy_words;
@@ -19,12 +20,13 @@ pub(crate) fn run(asked: &CheckArguments) -> Result<String, Failure> {
     let limits = read(&asked.limits)?;
     let before = asked.against.as_deref().map(read).transpose()?;
     let config = limits.config();
-    let covered = coverage::table(&asked.limits, config).map_err(Failure::invalid)?;
+    let covered = coverage::examples(&asked.limits, config).map_err(Failure::invalid)?;
+    let policies = config.policies.iter();
     let registered = limits.registered().iter().map(Registered::words);
     let checked = Checked {
-        policies: config.policies.iter().map(policy).collect(),
+        policies: policies.map(|it| policy(it, config)).collect(),
         pressure: config.shed.as_ref().map(shed),
-        never_pass: refusals(config, &covered),
+        never_pass: refusals(config),
         covered,
         registered: registered.collect(),
         changes: before.map(|before| before.changes_to(&limits)),
@@ -39,9 +41,9 @@ fn read(path: impl AsRef<Path>) -> Result<Limits, Failure> {
     Limits::read(path.as_ref(), |_| {}, |builder| builder).map_err(Failure::invalid)
 }
 
-fn policy(policy: &PolicyConfig) -> Described {
+fn policy(policy: &PolicyConfig, config: &LimiterConfig) -> Described {
     let mut facts = vec![
-        ("covers", policy_words::covers(policy)),
+        ("covers", policy_words::covers(policy, config)),
         ("by", policy_words::payer(policy)),
         ("allows", policy_words::quotas(policy)),
     ];
@@ -52,8 +54,10 @@ fn policy(policy: &PolicyConfig) -> Described {
     if let Some(rule) = policy_words::missing(policy) {
         facts.push(("without", format!("an identity, requests {rule}")));
     }
-    let failing = policy_words::failure(policy);
-    facts.push(("failing", format!("while the backend fails, {failing}")));
+    if !policy_words::asks_nobody(policy) {
+        let failing = policy_words::failure(policy);
+        facts.push(("failing", format!("while the backend fails, {failing}")));
+    }
     Described {
         name: policy.name.clone(),
         is_trial: policy.shadow,
@@ -76,32 +80,29 @@ fn shed(shed: &ShedConfig) -> Described {
 }
 
 /// The requests and the callers that never pass.
-fn refusals(config: &LimiterConfig, covered: &[Covered]) -> Vec<String> {
+fn refusals(config: &LimiterConfig) -> Vec<String> {
     let mut refusals = Vec::new();
     for policy in config.policies.iter().filter(|policy| !policy.shadow) {
         let name = &policy.name;
         if policy_words::refuse_all(&policy.quotas) && policy.quotas_by.is_none() {
-            let requests = covered.iter().filter(|row| row.policies.contains(name));
-            let requests: Vec<_> = requests.map(|row| row.requests.as_str()).collect();
-            let whose = match requests.is_empty() {
-                // Policies on demand, which the code of the service charges, and those of messages.
-                true => "nothing passes that is charged to it".to_owned(),
-                false => format!("no request passes of {}", requests.join(", ")),
-            };
             let except = except(policy);
+            let whose = match policy.on_demand {
+                true => "it refuses whatever is charged to it",
+                false => "it refuses every request that it covers",
+            };
             refusals.push(format!("policy {name} has the limit 0: {whose}{except}"));
         }
         let others = policy_words::unclear(policy);
         for (tier, quotas) in policy.tiers.iter().flat_map(|tiers| &tiers.quotas) {
             if policy_words::refuse_all(quotas) {
                 refusals.push(format!(
-                    "policy {name}: no request passes of a caller in tier {tier}{others}"
+                    "policy {name}: it refuses callers in tier {tier}{others}"
                 ));
             }
         }
         let blocked = policy.block_keys.forbidden.len() + policy.block_keys.too_many_requests.len();
         if blocked > 0 {
-            refusals.push(format!("policy {name}: no request passes of the callers in its block_keys (entries: {blocked}){others}"));
+            refusals.push(format!("policy {name}: it refuses the callers in its block_keys (entries: {blocked}){others}"));
         }
     }
     refusals
@@ -111,12 +112,22 @@ fn refusals(config: &LimiterConfig, covered: &[Covered]) -> Vec<String> {
 fn except(policy: &PolicyConfig) -> String {
     let tiers = policy.tiers.iter().flat_map(|tiers| &tiers.quotas);
     let tiers = tiers.filter(|(_, quotas)| !policy_words::refuse_all(quotas));
-    let mut callers: Vec<_> = tiers.map(|(name, _)| format!("tier {name}")).collect();
+    let mut callers: Vec<_> = tiers
+        .map(|(name, _)| format!("callers in tier {name}"))
+        .collect();
+    if let Some(TierSource::Registered(name)) = policy.tiers.as_ref().map(|tiers| &tiers.by) {
+        callers.push(format!(
+            "callers to whom the registered tiers {name} give quotas"
+        ));
+    }
     if !policy.exempt_keys.is_empty() {
-        callers.push("its exempt_keys".to_owned());
+        callers.push("callers in its exempt_keys".to_owned());
+    }
+    if policy.on_missing == OnMissing::Pass && policy_words::missing(policy).is_some() {
+        callers.push("requests without an identity".to_owned());
     }
     match callers.is_empty() {
         true => String::new(),
-        false => format!(", except of callers in {}", callers.join(", ")),
+        false => format!(", except of {}", callers.join(", ")),
     }
 }

@@ -1,5 +1,6 @@
 //! The policies that a request meets, asked of the limiter itself.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,23 +14,21 @@ use tollgate_limiter::transport::PolicySet;
 
 use crate::limits::Limits;
 
-/// A request that stands for all of its kind, and the policies that cover it.
+/// A request as an example, and the policies that cover it.
 #[derive(Debug)]
 pub(crate) struct Covered {
-    /// The requests, as an operator writes them.
-    pub(crate) requests: String,
+    /// The request: its method, its path, and its host if a policy names one.
+    pub(crate) request: String,
     /// The policies' names.
     pub(crate) policies: Vec<String>,
 }
 
-/// The name of the last row.
-const ANY_OTHER: &str = "any other request";
-
-/// The policies that meet, for each route, method and host that the file names, and for all others.
+/// The policies that meet, for an example of each route, method and host that the file names, and for a request that it does not name.
 ///
+/// Examples claim nothing about other requests: patterns overlap, and a policy may ask for a method, a host or an address alone.
 /// The limiter that is asked has the conditions of the file and none of its keys, lists and quotas: these decide whether a request
 /// passes, and not whether a policy covers it.
-pub(crate) fn table(path: &Path, config: &LimiterConfig) -> Result<Vec<Covered>, ReloadError> {
+pub(crate) fn examples(path: &Path, config: &LimiterConfig) -> Result<Vec<Covered>, ReloadError> {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let observer = {
         let heard = Arc::clone(&heard);
@@ -40,7 +39,10 @@ pub(crate) fn table(path: &Path, config: &LimiterConfig) -> Result<Vec<Covered>,
     };
     let limits = Limits::read(path, keep_conditions, |builder| builder.observe(observer))?;
     let mut rows: Vec<Covered> = Vec::new();
-    for (requests, request) in kinds(config) {
+    for example in requests(config) {
+        let Some(request) = example.request() else {
+            continue;
+        };
         drop(limits.limiter().admit(
             &limits.limiter().view(&request),
             PolicySet::Covering,
@@ -49,9 +51,9 @@ pub(crate) fn table(path: &Path, config: &LimiterConfig) -> Result<Vec<Covered>,
         ));
         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
         let policies = std::mem::take(&mut *heard);
-        let is_known = rows.iter().any(|row| row.requests == requests);
-        if !is_known {
-            rows.push(Covered { requests, policies });
+        let request = example.to_string();
+        if rows.iter().all(|row| row.request != request) {
+            rows.push(Covered { request, policies });
         }
     }
     Ok(rows)
@@ -60,8 +62,6 @@ pub(crate) fn table(path: &Path, config: &LimiterConfig) -> Result<Vec<Covered>,
 /// Leaves of each policy what decides whether it covers a request.
 fn keep_conditions(config: &mut LimiterConfig) {
     config.client_address = ClientAddressConfig::Peer;
-    config.exempt_preflights = false;
-    config.exempt_health_checks = false;
     for policy in &mut config.policies {
         let mut bare = PolicyConfig::default();
         bare.name.clone_from(&policy.name);
@@ -73,72 +73,97 @@ fn keep_conditions(config: &mut LimiterConfig) {
         bare.methods.clone_from(&policy.methods);
         bare.exempt_methods.clone_from(&policy.exempt_methods);
         bare.hosts.clone_from(&policy.hosts);
+        bare.exempt_networks.clone_from(&policy.exempt_networks);
         bare.when.clone_from(&policy.when);
+        bare.exempt_preflights = policy.exempt_preflights;
+        bare.exempt_health_checks = policy.exempt_health_checks;
+        bare.per_message = policy.per_message;
         bare.on_demand = policy.on_demand;
         *policy = bare;
     }
 }
 
-/// A request for each kind that the policies tell apart.
-fn kinds(config: &LimiterConfig) -> Vec<(String, Request<()>)> {
-    let mut kinds = Vec::new();
-    let any_method = method_without_exemption(config);
+/// A request that a policy of the file may cover.
+struct Example {
+    method: String,
+    path: String,
+    host: Option<String>,
+}
+
+impl fmt::Display for Example {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, path, host } = self;
+        write!(f, "{method} {path}")?;
+        host.iter().try_for_each(|host| write!(f, " for {host}"))
+    }
+}
+
+impl Example {
+    fn request(&self) -> Option<Request<()>> {
+        let method = Method::from_bytes(self.method.as_bytes()).ok()?;
+        let peer = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 0));
+        let host = self.host.as_deref().unwrap_or("other.invalid");
+        let request = Request::builder().method(method).uri(&self.path);
+        let request = request.header("host", host).extension(PeerAddr(peer));
+        request.body(()).ok()
+    }
+}
+
+/// Requests for each policy, and two more.
+fn requests(config: &LimiterConfig) -> Vec<Example> {
+    let mut examples = Vec::new();
     for policy in &config.policies {
-        let of_grpc = policy.grpc.iter().map(|methods| grpc_path(methods));
-        let paths = policy.routes.iter().cloned().chain(of_grpc);
-        let mut paths: Vec<_> = paths.map(Some).collect();
-        if paths.is_empty() {
-            paths.push(None);
+        if policy.on_demand || policy.per_message.is_some() {
+            // It covers no request as such.
+            continue;
         }
-        for path in paths {
-            for method in methods(policy) {
-                for host in one_at_least(&policy.hosts) {
-                    let words = [method, path.as_deref(), host.map(|_| "for"), host];
-                    let words: Vec<_> = words.into_iter().flatten().collect();
-                    let words = if words.is_empty() {
-                        continue;
-                    } else {
-                        words.join(" ")
-                    };
-                    let is_grpc = path.is_some()
-                        && !policy
-                            .routes
-                            .iter()
-                            .any(|route| Some(route) == path.as_ref());
-                    let method = method.unwrap_or(if is_grpc { "POST" } else { any_method });
-                    kinds.extend(request(method, path.as_deref(), host).map(|it| (words, it)));
-                }
+        let calls = policy.grpc.iter().map(|methods| grpc_path(methods));
+        let mut paths: Vec<_> = policy.routes.iter().map(|route| path_of(route)).collect();
+        paths.extend(calls.clone());
+        if paths.is_empty() {
+            paths.push(OTHER_PATH.to_owned());
+        }
+        for path in &paths {
+            let usual = match calls.clone().any(|call| call == *path) {
+                true => "POST",
+                false => "GET",
+            };
+            for method in methods(policy, usual) {
+                examples.extend(hosts(policy).map(|host| Example {
+                    method: method.to_owned(),
+                    path: path.clone(),
+                    host,
+                }));
             }
         }
     }
-    kinds.extend(request(any_method, None, None).map(|it| (ANY_OTHER.to_owned(), it)));
-    kinds
+    // No wildcard covers the first.
+    examples.extend(["/", OTHER_PATH].map(|path| Example {
+        method: "GET".to_owned(),
+        path: path.to_owned(),
+        host: None,
+    }));
+    examples
 }
 
-/// The methods that a policy tells apart, and nothing for any other.
-fn methods(policy: &PolicyConfig) -> Vec<Option<&str>> {
-    let exempt = policy.exempt_methods.iter().map(|name| Some(name.as_str()));
-    match policy.methods.as_slice() {
-        [] => exempt.chain([None]).collect(),
-        methods => one_at_least(methods),
+/// A path that hardly any file names.
+const OTHER_PATH: &str = "/any/other/path";
+
+/// Returns every method that the policy names and, unless it lists its methods, the first usual one that it does not exempt.
+fn methods<'a>(policy: &'a PolicyConfig, usual: &'a str) -> Vec<&'a str> {
+    let named = policy.methods.iter().chain(&policy.exempt_methods);
+    let mut methods: Vec<_> = named.map(String::as_str).collect();
+    if policy.methods.is_empty() {
+        let others = [usual, "GET", "POST", "PUT", "DELETE", "PATCH"];
+        methods.extend(others.into_iter().find(|other| !methods.contains(other)));
     }
+    methods
 }
 
-/// A method that stands for those which no policy exempts.
-fn method_without_exemption(config: &LimiterConfig) -> &'static str {
-    let policies = config.policies.iter();
-    let exempt: Vec<_> = policies.flat_map(|policy| &policy.exempt_methods).collect();
-    let mut methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"].into_iter();
-    let free = methods.find(|method| exempt.iter().all(|exempt| exempt != method));
-    free.unwrap_or("ANY-OTHER")
-}
-
-fn one_at_least(names: &[String]) -> Vec<Option<&str>> {
-    if names.is_empty() {
-        vec![None]
-    } else {
-        names.iter().map(|name| Some(name.as_str())).collect()
-    }
+fn hosts(policy: &PolicyConfig) -> impl Iterator<Item = Option<String>> {
+    let named = policy.hosts.iter();
+    let named = named.map(|host| Some(host.replace("*.", "any.")));
+    named.chain(policy.hosts.is_empty().then_some(None))
 }
 
 /// The path of a call to the methods that a policy names.
@@ -151,18 +176,6 @@ fn grpc_path(methods: &str) -> String {
     } else {
         format!("/{methods}/Method")
     }
-}
-
-/// A request with a path that fits the pattern.
-fn request(method: &str, pattern: Option<&str>, host: Option<&str>) -> Option<Request<()>> {
-    // A path that no service has, so that no route of the file covers it.
-    let path = pattern.map_or_else(|| "/-/any-other/path/-".to_owned(), path_of);
-    let host = host.unwrap_or("any-other.invalid").replace("*.", "any.");
-    let peer = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 0));
-    let method = Method::from_bytes(method.as_bytes()).ok()?;
-    let request = Request::builder().method(method).uri(path);
-    let request = request.header("host", host).extension(PeerAddr(peer));
-    request.body(()).ok()
 }
 
 /// A path that a pattern in axum's syntax covers: each parameter has a value.

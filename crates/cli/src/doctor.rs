@@ -143,6 +143,9 @@ pub(crate) fn doctor(asked: &DoctorArguments) -> Result<Report, Failure> {
     let count = |grade| all().filter(|finding| finding.grade == grade).count();
     let wrong = count(Grade::Wrong);
     let code = if wrong > 0 { FINDINGS } else { 0 };
+    let is_setting =
+        |it: &Finding| (it.change.as_deref()).is_some_and(|to| to.contains("CONFIG SET"));
+    let managed = all().any(is_setting).then_some(MANAGED);
     let text = match asked.json {
         true => {
             let parts = parts.iter().map(|(place, findings)| {
@@ -150,7 +153,10 @@ pub(crate) fn doctor(asked: &DoctorArguments) -> Result<Report, Failure> {
                 json!({ "place": place, "findings": findings.collect::<Vec<_>>() })
             });
             let parts: Vec<_> = parts.collect();
-            format!("{:#}\n", json!({ "wrong": wrong, "parts": parts }))
+            format!(
+                "{:#}\n",
+                json!({ "wrong": wrong, "parts": parts, "managed": managed })
+            )
         }
         false => {
             let mut lines = Vec::new();
@@ -162,11 +168,7 @@ pub(crate) fn doctor(asked: &DoctorArguments) -> Result<Report, Failure> {
                     .for_each(|it| it.lines(is_coloured, &mut lines));
                 lines.push(String::new());
             }
-            let is_setting =
-                |it: &Finding| (it.change.as_deref()).is_some_and(|to| to.contains("CONFIG SET"));
-            if all().any(is_setting) {
-                lines.push(MANAGED.to_owned());
-            }
+            lines.extend(managed.map(str::to_owned));
             let (advice, unseen) = (count(Grade::Advice), count(Grade::Unseen));
             lines.push(format!(
                 "{wrong} wrong, {advice} to consider, {unseen} not seen"

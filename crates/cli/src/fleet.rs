@@ -144,7 +144,7 @@ struct Standing {
 impl Fleet<'_> {
     /// The place of the budgets, without any secret.
     fn place(&self) -> String {
-        self.backend.place().unwrap_or_default()
+        self.backend.admin().place().unwrap_or_default()
     }
 
     /// The identity, as the fleet's names have it.

@@ -1,12 +1,12 @@
 //! A policy in words, for a reader who does not know the keys of the configuration.
 
 use tollgate::config::{
-    CostConfig, KeyConfig, LimiterConfig, PolicyConfig, QuotasConfig, SignalConfig,
+    CostConfig, DirectionConfig, KeyConfig, LimiterConfig, PolicyConfig, QuotasConfig, SignalConfig,
 };
 use tollgate::{OnFailure, OnMissing};
 
 /// The requests that a policy covers.
-pub(crate) fn covers(policy: &PolicyConfig) -> String {
+pub(crate) fn covers(policy: &PolicyConfig, config: &LimiterConfig) -> String {
     if policy.on_demand {
         return "only what the service's code charges by the policy's name".to_owned();
     }
@@ -26,14 +26,27 @@ pub(crate) fn covers(policy: &PolicyConfig) -> String {
         words += &format!(", if {}", policy.when.join(" and "));
     }
     let exempt = policy.exempt_methods.iter().chain(&policy.exempt_routes);
-    let exempt: Vec<_> = exempt.map(String::as_str).collect();
+    let mut exempt: Vec<_> = exempt.map(String::as_str).collect();
+    let preflights = policy.exempt_preflights || config.exempt_preflights;
+    let health_checks = policy.exempt_health_checks || config.exempt_health_checks;
+    let others = [
+        (preflights, "preflights"),
+        (health_checks, "health checks"),
+        (
+            !policy.exempt_networks.is_empty(),
+            "those from exempt networks",
+        ),
+    ];
+    exempt.extend(others.iter().filter(|(is, _)| *is).map(|(_, what)| what));
     if !exempt.is_empty() {
         words += &format!(", except {}", exempt.join(", "));
     }
-    if !policy.exempt_networks.is_empty() {
-        words += ", except from exempt networks";
+    match policy.per_message.map(|messages| messages.of) {
+        Some(DirectionConfig::Received) => format!("messages that callers send in {words}"),
+        Some(DirectionConfig::Sent) => format!("messages that the service sends in {words}"),
+        Some(_) => format!("messages in both directions of {words}"),
+        None => words,
     }
-    words
 }
 
 /// The identity that has a budget.
@@ -114,16 +127,20 @@ pub(crate) fn refuse_all(quotas: &QuotasConfig) -> bool {
     matches!(quotas, QuotasConfig::One(text) if text.trim().eq_ignore_ascii_case("none"))
 }
 
-/// The rule for requests without an identity, unless it is the default.
+/// True if no caller of the policy has a quota, so that the backend is never asked.
+pub(crate) fn asks_nobody(policy: &PolicyConfig) -> bool {
+    policy.quotas_by.is_none() && policy.tiers.is_none() && refuse_all(&policy.quotas)
+}
+
+/// The rule for requests without an identity, if there may be any and it is not the default for callers without an address.
 pub(crate) fn missing(policy: &PolicyConfig) -> Option<&'static str> {
-    match policy.on_missing {
-        OnMissing::Pass => Some("pass uncharged"),
-        OnMissing::Deny => Some("are refused"),
-        // Each caller has an address, and all of them together need none.
-        _ => match policy.key {
-            None | Some(KeyConfig::ByClientIp | KeyConfig::ByGlobal | KeyConfig::ByMethod) => None,
-            _ => Some("share one budget"),
-        },
+    match (policy.on_missing, &policy.key) {
+        // All callers together, and each request, have one.
+        (_, Some(KeyConfig::ByGlobal | KeyConfig::ByMethod)) => None,
+        (OnMissing::Pass, _) => Some("pass uncharged"),
+        (OnMissing::Deny, _) => Some("are refused"),
+        (_, None | Some(KeyConfig::ByClientIp)) => None,
+        _ => Some("share one budget"),
     }
 }
 
@@ -138,12 +155,15 @@ pub(crate) fn failure(policy: &PolicyConfig) -> &'static str {
 
 /// The warning that a refused caller may pass without an identity that the limiter can tell: with another content type, a doubled header.
 pub(crate) fn unclear(policy: &PolicyConfig) -> String {
-    match missing(policy) {
-        Some(others) if policy.on_missing != OnMissing::Deny => format!(
-            ", but one without an identity, or with an unclear one, is not known: such requests {others} unless on_missing = \"deny\""
-        ),
-        _ => String::new(),
-    }
+    let others = match policy.on_missing {
+        OnMissing::Deny => return String::new(),
+        _ if missing(policy).is_none() => return String::new(),
+        OnMissing::Pass => {
+            "requests without an identity pass uncharged, and those with an unclear one share one budget"
+        }
+        _ => "requests without an identity, or with an unclear one, share one budget",
+    };
+    format!(", but {others} unless on_missing = \"deny\"")
 }
 
 /// A line for each policy that refuses callers, and whose refusal some may avoid.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Mode, Quota, Receipt, Scope,
-    Unit, Verdict,
+    Admin, Answer, Backend, BanList, Call, Capabilities, Charge, Decision, Key, Mode, Quota, Scope,
+    Settlement, Unit, Verdict,
 };
 
 use crate::failure::Failure;
@@ -124,21 +124,26 @@ impl Recorder {
 }
 
 impl Backend for Recorder {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let asked: Vec<_> = charges
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        let asked: Vec<_> = call
+            .charges
             .iter()
             .map(|charge| Charge {
                 mode: self.mode(charge.mode),
                 ..*charge
             })
             .collect();
-        let enforced: Vec<_> = charges.iter().map(|it| it.mode == Mode::Enforce).collect();
+        let enforced: Vec<_> = call
+            .charges
+            .iter()
+            .map(|it| it.mode == Mode::Enforce)
+            .collect();
         let first = {
             let mut record = lock(&self.record);
             let first = record.questions.len();
             record
                 .questions
-                .extend(charges.iter().map(|charge| Question {
+                .extend(call.charges.iter().map(|charge| Question {
                     policy: charge.scope.policy_alone().to_owned(),
                     scope: charge.scope,
                     quota: *charge.quota,
@@ -149,7 +154,7 @@ impl Backend for Recorder {
             first
         };
         let (record, only_probes) = (Arc::clone(&self.record), self.only_probes);
-        self.inner.decide(&asked).map(move |answer| {
+        self.inner.decide(Call::of(&asked)).map(move |answer| {
             let mut record = lock(&record);
             let decision = match answer {
                 Ok(decision) => decision,
@@ -165,7 +170,7 @@ impl Backend for Recorder {
             if !only_probes {
                 return Ok(decision);
             }
-            // A probe denies nothing, so the charges that are enforced decide here.
+            // A probe denies nothing, so the call.charges that are enforced decide here.
             let mut verdicts = enforced.iter().zip(decision.verdicts());
             let is_admitted = verdicts.all(|(enforced, verdict)| !enforced || verdict.is_allowed());
             let verdicts = decision.verdicts().iter().enumerate();
@@ -177,23 +182,27 @@ impl Backend for Recorder {
     }
 
     // A request that is explained is charged nothing, so that nothing has to be given back.
-    fn credit(&self, _receipt: Receipt, _n: u64) {}
+    fn settle(&self, _settlement: Settlement<'_>) {}
 
-    fn debit(&self, _receipt: &Receipt, _n: u64) {}
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+}
 
+impl Admin for Recorder {
     fn reset(&self, _scope: Scope, _key: &Key) -> Answer<()> {
         Answer::now(Ok(()))
     }
 
     fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.inner.bans(scope)
+        self.inner.admin().bans(scope)
     }
 
     fn place(&self) -> Option<String> {
-        self.inner.place()
+        self.inner.admin().place()
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        self.inner.admin().capabilities()
     }
 }

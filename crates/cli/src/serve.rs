@@ -196,13 +196,21 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The backend of a server, with the connections of the library, and its deadline unless another is stated.
+/// Returns the backend of a server, with the connections of the library, and its deadline unless another is stated. An operator who
+/// states what decides without Redis may start the program without it.
 async fn connected(asked: &ServeArguments) -> Result<RedisBackend, Failure> {
     let mut builder = asked.redis.servers()?.client_name("tollgate-serve");
     if let Some(deadline) = asked.deadline {
         builder = builder.deadline(deadline);
     }
-    builder.connect().await.map_err(Failure::unconnected)
+    let connected = match builder.clone().connect().await {
+        Err(error) if asked.on_failure.is_some() => {
+            tracing::warn!("started without Redis, as --on-failure allows: {error}");
+            builder.start()
+        }
+        connected => connected,
+    };
+    connected.map_err(Failure::unconnected)
 }
 
 /// Installs the recorder of metrics, whose page this writes.

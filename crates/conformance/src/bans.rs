@@ -78,7 +78,11 @@ impl Gate {
 }
 
 fn can_ban(subject: &dyn Subject) -> bool {
-    subject.backend().capabilities().has(Capability::Bans)
+    subject
+        .backend()
+        .admin()
+        .capabilities()
+        .has(Capability::Bans)
 }
 
 /// The last strike bans, and retry-after is the end of the ban to the microsecond.
@@ -191,7 +195,12 @@ pub async fn a_ban_is_imposed_at_once_and_ended_by_a_reset(subject: &dyn Subject
     }
     assert!(!gate.admits(subject).await);
     let scope = Scope::of(&gate.policy, 0, &gate.ban);
-    subject.backend().reset(scope, &gate.key).await.unwrap();
+    subject
+        .backend()
+        .admin()
+        .reset(scope, &gate.key)
+        .await
+        .unwrap();
     assert_eq!(gate.banned(subject).await, None);
     assert!(gate.admits(subject).await);
 }
@@ -221,7 +230,7 @@ pub async fn the_list_of_bans_has_those_in_force_and_no_others(subject: &dyn Sub
     }
     let (gate, other) = (Gate::of("listed"), Gate::of("listed-other"));
     let scope = Scope::of(&gate.policy, 0, &gate.ban);
-    match subject.backend().bans(scope).await {
+    match subject.backend().admin().bans(scope).await {
         Err(error) => return assert_eq!(error.kind(), FailureKind::InvalidCall),
         Ok(list) => assert!(list.is_complete() && list.callers().is_empty(), "{list:?}"),
     }
@@ -246,11 +255,16 @@ pub async fn the_list_of_bans_has_those_in_force_and_no_others(subject: &dyn Sub
     };
     decide(subject, &[strike]).await;
     let forgiven = Key::from(7_u64);
-    subject.backend().reset(scope, &forgiven).await.unwrap();
+    subject
+        .backend()
+        .admin()
+        .reset(scope, &forgiven)
+        .await
+        .unwrap();
     // The ban of the address ends now.
     subject.advance(5 * MINUTE).await;
 
-    let list = subject.backend().bans(scope).await.unwrap();
+    let list = subject.backend().admin().bans(scope).await.unwrap();
 
     assert!(list.is_complete());
     let mut listed: Vec<_> = list.into_iter().collect();

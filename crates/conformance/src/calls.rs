@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{FailureKind, MAX_CHARGES, Mode, Quota, Verdict};
+use tollgate_core::{Call, FailureKind, MAX_CHARGES, Mode, Quota, Verdict};
 
 use crate::{Budget, Subject, align, decide, every_algorithm};
 
@@ -21,7 +21,11 @@ pub async fn a_call_of_too_many_charges_is_an_error_and_not_a_denial(subject: &d
     let budget = Budget::of("too-many", Quota::per_second(100));
     let charges = vec![budget.charge(1); MAX_CHARGES + 1];
 
-    let error = subject.backend().decide(&charges).await.unwrap_err();
+    let error = subject
+        .backend()
+        .decide(Call::of(&charges))
+        .await
+        .unwrap_err();
 
     assert_eq!(error.kind(), FailureKind::InvalidCall);
     assert_eq!(budget.remaining(subject).await, 100);
@@ -46,6 +50,7 @@ pub async fn the_largest_call_is_all_or_nothing(subject: &dyn Subject) {
     }
     subject
         .backend()
+        .admin()
         .reset(budgets[31].scope, &budgets[31].key)
         .await
         .unwrap();
@@ -189,7 +194,7 @@ pub async fn one_key_in_every_mode(subject: &dyn Subject) {
 pub async fn answers_can_be_awaited_later(subject: &dyn Subject) {
     let answer = {
         let budget = Budget::of("later", Quota::per_minute(2));
-        subject.backend().decide(&[budget.charge(1)])
+        subject.backend().decide(Call::of(&[budget.charge(1)]))
     };
 
     assert!(answer.await.unwrap().is_admitted());

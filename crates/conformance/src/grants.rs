@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Capability, Charge, Concurrent, Decision, FailureKind, Mode, Quota, Receipt, Verdict,
+    Algorithm, Call, Capability, Charge, Concurrent, Decision, FailureKind, Mode, Quota, Receipt,
+    Verdict,
 };
 
 use crate::{Budget, Subject, align, every_algorithm};
@@ -11,11 +12,17 @@ use crate::{Budget, Subject, align, every_algorithm};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn can_grant(subject: &dyn Subject) -> bool {
-    subject.backend().capabilities().has(Capability::UpTo)
+    subject
+        .backend()
+        .admin()
+        .capabilities()
+        .has(Capability::UpTo)
 }
 
 async fn grant(subject: &dyn Subject, charges: &[Charge<'_>], at_least: u64) -> Decision {
-    let answer = subject.backend().decide_up_to(charges, at_least);
+    let answer = subject
+        .backend()
+        .decide(Call::of(charges).at_least(at_least));
     answer.await.unwrap()
 }
 
@@ -165,14 +172,20 @@ pub async fn a_grant_is_given_back_as_it_was_taken(subject: &dyn Subject) {
     let granted = grant(subject, &[charge], 1).await;
     let receipt = Receipt::of(&charge, &granted.verdicts()[0], granted.at()).unwrap();
     assert_eq!(receipt.cost(), 7);
-    subject.backend().credit(receipt, u64::MAX);
+    subject.backend().refund(receipt, u64::MAX);
     subject.settle().await;
     assert_eq!(budget.remaining(subject).await, 7);
 }
 
 /// Places are granted as units are, and held until they are given back.
 pub async fn places_are_granted_as_units_are(subject: &dyn Subject) {
-    if !can_grant(subject) || !subject.backend().capabilities().has(Capability::Held) {
+    if !can_grant(subject)
+        || !subject
+            .backend()
+            .admin()
+            .capabilities()
+            .has(Capability::Held)
+    {
         return;
     }
     let places = Budget::of("grants-places", Concurrent::at_most(5).into());
@@ -185,7 +198,7 @@ pub async fn places_are_granted_as_units_are(subject: &dyn Subject) {
     assert_eq!(taken(&granted), [2, 2]);
     assert!(!grant(subject, &charges, 1).await.is_admitted());
     let receipt = Receipt::of(&charges[0], &granted.verdicts()[0], granted.at()).unwrap();
-    subject.backend().credit(receipt, u64::MAX);
+    subject.backend().refund(receipt, u64::MAX);
     subject.settle().await;
     assert_eq!(taken(&grant(subject, &charges, 1).await), [2, 2]);
 }
@@ -200,6 +213,9 @@ pub async fn a_grant_of_different_amounts_is_an_error(subject: &dyn Subject) {
         Budget::of("grants-other", Quota::per_minute(7)),
     );
     let charges = [one.charge(3), other.charge(4)];
-    let answer = subject.backend().decide_up_to(&charges, 1).await;
+    let answer = subject
+        .backend()
+        .decide(Call::of(&charges).at_least(1))
+        .await;
     assert_eq!(answer.unwrap_err().kind(), FailureKind::InvalidCall);
 }

@@ -13,7 +13,11 @@ fn at_once(policy: &str, limit: u64) -> Budget {
 }
 
 fn can_hold(subject: &dyn Subject) -> bool {
-    subject.backend().capabilities().has(Capability::Held)
+    subject
+        .backend()
+        .admin()
+        .capabilities()
+        .has(Capability::Held)
 }
 
 fn receipt(charge: &Charge<'_>, decision: &Decision) -> Receipt {
@@ -21,7 +25,7 @@ fn receipt(charge: &Charge<'_>, decision: &Decision) -> Receipt {
 }
 
 async fn release(subject: &dyn Subject, receipt: Receipt, n: u64) {
-    subject.backend().credit(receipt, n);
+    subject.backend().refund(receipt, n);
     subject.settle().await;
 }
 
@@ -163,6 +167,7 @@ pub async fn after_a_reset_nothing_is_held(subject: &dyn Subject) {
 
     subject
         .backend()
+        .admin()
         .reset(uploads.scope, &uploads.key)
         .await
         .unwrap();

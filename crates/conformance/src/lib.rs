@@ -176,7 +176,7 @@ macro_rules! conformance {
                 an_id_is_remembered_for_its_own_policy_and_caller
                 a_charge_that_is_given_back_is_replayed_by_none
                 a_charge_that_was_replayed_is_not_given_back
-                a_part_of_a_charge_comes_back_beside_replays
+                a_part_of_a_charge_comes_back_as_the_whole_does
                 an_id_on_trial_counts_once;
             shares: a_class_leaves_what_is_kept_and_the_important_may_use_it
                 whatever_is_credited_no_class_spends_what_is_kept_from_it;

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use tollgate_core::{Charge, Key, MAX_CHARGES, Mode, Quota, Receipt, Scope, State, States};
+use tollgate_core::{Call, Charge, Key, MAX_CHARGES, Mode, Quota, Receipt, Scope, State, States};
 
 use crate::{Subject, every_algorithm};
 
@@ -102,13 +102,13 @@ pub async fn any_sequence_of_calls_is_decided_as_the_model_does(subject: &dyn Su
                 })
                 .collect();
 
-            let decision = backend.decide(&charges).await.unwrap();
+            let decision = backend.decide(Call::of(&charges)).await.unwrap();
             let indices = picks.iter().map(|pick| pick.0 * 2 + pick.2).collect();
             let mut view = View {
                 states: &mut model.states,
                 indices,
             };
-            let expected = tollgate_core::decide(decision.at(), &charges, &mut view);
+            let expected = tollgate_core::decide(decision.at(), Call::of(&charges), &mut view);
 
             assert_eq!(decision, expected, "{context}: {charges:?}");
             receipts.extend(decision.receipts(&charges));
@@ -119,7 +119,7 @@ pub async fn any_sequence_of_calls_is_decided_as_the_model_does(subject: &dyn Su
                     0 | 1 => {
                         let n = dice.upto(6);
                         receipt.credit_to(&mut model.states[index], decision.at(), n);
-                        backend.credit(receipt, n);
+                        backend.refund(receipt, n);
                     }
                     2 => {
                         // Some backends do nothing for a debit of nothing, and others round a foreign rest up to a microsecond.
@@ -130,7 +130,7 @@ pub async fn any_sequence_of_calls_is_decided_as_the_model_does(subject: &dyn Su
                     3 => {
                         model.states[index] = State::full(receipt.quota());
                         let (scope, key) = (receipt.scope(), receipt.key());
-                        backend.reset(scope, key).await.unwrap();
+                        backend.admin().reset(scope, key).await.unwrap();
                         // Receipts lose their meaning.
                         receipts.retain(|other| (other.scope(), other.key()) != (scope, key));
                     }

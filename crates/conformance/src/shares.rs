@@ -21,7 +21,12 @@ const STEPS: usize = 150;
 /// Each algorithm, and limits on how many at once if the backend has them.
 fn every_kind(subject: &dyn Subject) -> Vec<Quota> {
     let mut quotas = every_algorithm(WHOLE, SECOND);
-    if subject.backend().capabilities().has(Capability::Held) {
+    if subject
+        .backend()
+        .admin()
+        .capabilities()
+        .has(Capability::Held)
+    {
         quotas.push(Concurrent::at_most(WHOLE).into());
     }
     quotas
@@ -122,8 +127,8 @@ async fn no_class_spends_what_is_kept_from_it(subject: &dyn Subject, quota: Quot
             let (entry, receipt) = receipts.swap_remove(dice.below(receipts.len()));
             let n = dice.upto(6);
             if dice.below(4) > 0 {
-                history.credit(entry, n);
-                backend.credit(receipt, n);
+                history.refund(entry, n);
+                backend.refund(receipt, n);
             } else if !quota.is_held() {
                 let now = budgets[0].take(subject, 0).await.at().as_micros();
                 history.charge(now, n);
@@ -148,7 +153,7 @@ impl History {
     }
 
     /// No more comes back than this, and perhaps less: what has drained since is gone.
-    fn credit(&mut self, entry: usize, n: u64) {
+    fn refund(&mut self, entry: usize, n: u64) {
         let (_, amount) = &mut self.0[entry];
         *amount = amount.saturating_sub(n);
     }

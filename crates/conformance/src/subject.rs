@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Scope, Unit};
+use tollgate_core::{Algorithm, Backend, Call, Charge, Decision, Key, Mode, Quota, Scope, Unit};
 
 /// The time at which tests on a server begin: so far ahead that nothing expires by the server's own clock.
 pub const FAR_AHEAD_US: u64 = 3_500_000_000_000_000;
@@ -90,7 +90,7 @@ impl Budget {
 
 /// The backend's decision on these charges.
 pub async fn decide(subject: &dyn Subject, charges: &[Charge<'_>]) -> Decision {
-    subject.backend().decide(charges).await.unwrap()
+    subject.backend().decide(Call::of(charges)).await.unwrap()
 }
 
 /// Moves to the next start of a window of this length, from any time of the backend.

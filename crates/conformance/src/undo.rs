@@ -14,7 +14,7 @@ fn receipt(budget: &Budget, decision: &Decision) -> Receipt {
 }
 
 async fn credit(subject: &dyn Subject, receipt: Receipt, n: u64) {
-    subject.backend().credit(receipt, n);
+    subject.backend().refund(receipt, n);
     subject.settle().await;
 }
 
@@ -170,6 +170,7 @@ pub async fn a_debit_of_a_key_that_was_forgotten_counts(subject: &dyn Subject) {
         let receipt = receipt(&budget, &budget.take(subject, 3).await);
         subject
             .backend()
+            .admin()
             .reset(budget.scope, &budget.key)
             .await
             .unwrap();
@@ -188,6 +189,7 @@ pub async fn a_credit_of_a_key_that_was_forgotten_does_nothing(subject: &dyn Sub
         let receipt = receipt(&budget, &budget.take(subject, 3).await);
         subject
             .backend()
+            .admin()
             .reset(budget.scope, &budget.key)
             .await
             .unwrap();
@@ -211,6 +213,7 @@ pub async fn a_reset_forgets_one_key_of_one_scope(subject: &dyn Subject) {
 
     subject
         .backend()
+        .admin()
         .reset(alice.scope, &alice.key)
         .await
         .unwrap();

@@ -15,7 +15,11 @@ fn in_line(policy: &str, burst: u64) -> Budget {
 }
 
 fn lets_wait(subject: &dyn Subject) -> bool {
-    subject.backend().capabilities().has(Capability::Waits)
+    subject
+        .backend()
+        .admin()
+        .capabilities()
+        .has(Capability::Waits)
 }
 
 fn receipt(charge: &Charge<'_>, decision: &Decision) -> Receipt {
@@ -24,7 +28,7 @@ fn receipt(charge: &Charge<'_>, decision: &Decision) -> Receipt {
 
 async fn leave(subject: &dyn Subject, receipt: Receipt) {
     let cost = receipt.cost();
-    subject.backend().credit(receipt, cost);
+    subject.backend().refund(receipt, cost);
     subject.settle().await;
 }
 

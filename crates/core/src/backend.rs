@@ -1,13 +1,13 @@
 //! The seam: a backend decides, and the answer comes back.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{self, Future};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::{
-    BackendError, BanList, Capabilities, Charge, Decision, FailureKind, Figure, Key, Receipt,
+    BackendError, BanList, Call, Capabilities, Charge, Decision, FailureKind, Figure, Key, Receipt,
     Scope, Verdict,
 };
 
@@ -19,25 +19,23 @@ use crate::{
 /// # What an implementation promises
 ///
 /// * A call takes all of its [`Enforce`](crate::Mode::Enforce) charges or none; a denied call takes nothing.
-/// * A call whose answer is dropped before it came leaves nothing behind: it is withdrawn, or credited when it arrives.
+/// * A call whose answer is dropped before it came leaves nothing behind: it is withdrawn, or refunded when it arrives.
 /// * A backend that waits keeps a deadline of its own and answers [`FailureKind::TimedOut`](crate::FailureKind::TimedOut) when
 ///   it has passed. No caller above it sets a timer.
-/// * [`credit`](Self::credit) and [`debit`](Self::debit) neither block nor fail: they are bounded enqueues that may be
-///   called from `Drop`. They may be lost with the process.
+/// * [`settle`](Self::settle) neither blocks nor fails: it is a bounded enqueue that may be called from `Drop`. A settlement may be
+///   lost with the process.
 ///
 /// `tollgate-conformance` tests each of these promises, and any implementation can run its tests.
 ///
 /// # Wrappers
 ///
-/// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards every method. The compiler
-/// does not ask for [`decide_up_to`](Self::decide_up_to), [`assume`](Self::assume), [`bans`](Self::bans),
-/// [`place`](Self::place), [`figures`](Self::figures) and [`capabilities`](Self::capabilities), because they have defaults:
-/// forward these as well. [`Answer::map`] looks at the answer
-/// of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand for charges that it was not asked about.
+/// A type that holds a backend and is one, such as a counter or a cache in front of it, forwards all three methods.
+/// [`Answer::map`] looks at the answer of the inner backend, and [`Verdict::denied`] and [`Verdict::allowed`] stand for charges
+/// that it was not asked about.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use tollgate::{Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, Key, Receipt, Scope};
+/// use tollgate::{Admin, Answer, Backend, Call, Decision, Settlement};
 ///
 /// /// Counts the calls to the backend inside.
 /// #[derive(Debug)]
@@ -47,117 +45,111 @@ use crate::{
 /// }
 ///
 /// impl<B: Backend> Backend for Counted<B> {
-///     fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+///     fn decide(&self, call: Call<'_>) -> Answer<Decision> {
 ///         self.calls.fetch_add(1, Ordering::Relaxed);
-///         self.inner.decide(charges)
+///         self.inner.decide(call)
 ///     }
 ///
-///     fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-///         self.calls.fetch_add(1, Ordering::Relaxed);
-///         self.inner.decide_up_to(charges, at_least)
+///     fn settle(&self, settlement: Settlement<'_>) {
+///         self.inner.settle(settlement);
 ///     }
 ///
-///     fn credit(&self, receipt: Receipt, n: u64) {
-///         self.inner.credit(receipt, n);
-///     }
-///
-///     fn debit(&self, receipt: &Receipt, n: u64) {
-///         self.inner.debit(receipt, n);
-///     }
-///
-///     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-///         self.inner.reset(scope, key)
-///     }
-///
-///     fn assume(&self, charge: &Charge<'_>) -> bool {
-///         self.inner.assume(charge)
-///     }
-///
-///     fn bans(&self, scope: Scope) -> Answer<BanList> {
-///         self.inner.bans(scope)
-///     }
-///
-///     fn place(&self) -> Option<String> {
-///         self.inner.place()
-///     }
-///
-///     fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-///         self.inner.figures(tell);
-///     }
-///
-///     fn capabilities(&self) -> Capabilities {
-///         self.inner.capabilities()
+///     fn admin(&self) -> &dyn Admin {
+///         self.inner.admin()
 ///     }
 /// }
 /// ```
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Decides all or nothing over the enforced charges.
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision>;
+    /// Decides a call: all of its enforced charges or none, or [as much as there is](Call::at_least). One that is not
+    /// [valid](Call::check) fails with [`FailureKind::InvalidCall`].
+    fn decide(&self, call: Call<'_>) -> Answer<Decision>;
 
-    /// Decides about as much as there is: the charges name the most that the call may take, and `at_least` is the least that it is
-    /// worth. If all enforced charges have room for that, the call takes the largest amount that fits all of them. Otherwise the
-    /// call is denied and takes nothing. The verdicts tell the amount: see [`Verdict::taken`].
-    ///
-    /// A backend whose states lie in several places may take from one place after the other and give the surplus back, so that
-    /// other callers are denied in between. The default fails with [`FailureKind::InvalidCall`].
-    fn decide_up_to(&self, _charges: &[Charge<'_>], _at_least: u64) -> Answer<Decision> {
-        let detail = "this backend cannot grant as much as there is";
-        Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)))
+    /// Corrects what was charged.
+    fn settle(&self, settlement: Settlement<'_>);
+
+    /// What the backend offers beside decisions. The default offers nothing, so that a limiter that needs more than quotas refuses,
+    /// while it is built, a wrapper that forgets to forward this method.
+    fn admin(&self) -> &dyn Admin {
+        &NoAdmin
     }
 
-    /// Gives back at most `n` of what `receipt` says was taken, and only what would still count: see [`Receipt`].
-    fn credit(&self, receipt: Receipt, n: u64);
+    /// Settles by [`Settlement::Refund`].
+    fn refund(&self, receipt: Receipt, n: u64) {
+        self.settle(Settlement::Refund(receipt, n));
+    }
 
-    /// Takes `n` more from the budget that `receipt` names, past its capacity if need be: a debt. A budget owes at most
+    /// Settles by [`Settlement::Debit`].
+    fn debit(&self, receipt: &Receipt, n: u64) {
+        self.settle(Settlement::Debit(receipt, n));
+    }
+}
+
+/// A correction of what was charged.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Settlement<'a> {
+    /// Returns at most so many of the units that the receipt says were taken, and only those that would still count: see
+    /// [`Receipt`].
+    Refund(Receipt, u64),
+    /// Takes so many more from the budget that the receipt names, past its capacity if need be: a debt. A budget owes at most
     /// [`DEBT_CEILING`](crate::DEBT_CEILING) times its capacity; anything beyond that is not taken.
-    fn debit(&self, receipt: &Receipt, n: u64);
+    Debit(&'a Receipt, u64),
+    /// Counts a [permit](crate::Concurrent) that was not decided, because the backend failed and its request goes on all the same. A
+    /// refund by its [receipt](Verdict::assumed) releases it. Only for backends with
+    /// [`Capability::Assumes`](crate::Capability::Assumes).
+    Assume(&'a Charge<'a>),
+}
 
-    /// Forgets the state of one identity: its budget is full. Receipts from before lose their meaning, and crediting one of
-    /// them afterwards may return units of newer charges.
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()>;
-
-    /// Counts a [held](crate::Concurrent) charge that was not decided, because the backend failed and its request goes on all the
-    /// same. True if the charge is counted as soon as that is possible; then a credit of its [receipt](Verdict::assumed) gives it
-    /// back. False, the default, means that such requests are not counted.
-    fn assume(&self, _charge: &Charge<'_>) -> bool {
-        false
+/// What a backend offers beside decisions, for limiters while they are built, for operators and for metrics. Each method has a
+/// default for backends that do not offer it.
+pub trait Admin: Send + Sync {
+    /// The capabilities beyond quotas. Default: none.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
     }
 
-    /// Lists the identities that are banned in a scope of [`Unit::Ban`](crate::Unit::Ban), for operators: bans in force, and no
-    /// mere strikes. The list is bounded, and so is the work that a call of it makes: see [`BanList`]. The default fails with
+    /// Forgets the state of one identity: its budget is full. Receipts from before lose their meaning, and a refund by one of them
+    /// may return units of newer charges. Default: fails with [`FailureKind::InvalidCall`].
+    fn reset(&self, _scope: Scope, _key: &Key) -> Answer<()> {
+        lacking("this backend cannot reset budgets")
+    }
+
+    /// Lists the identities that are banned in a scope of [`Unit::Ban`](crate::Unit::Ban): bans in force, and no mere strikes. The
+    /// list is bounded, and so is the work that a call of it makes: see [`BanList`]. Default: fails with
     /// [`FailureKind::InvalidCall`].
     fn bans(&self, _scope: Scope) -> Answer<BanList> {
-        let detail = "this backend cannot list bans";
-        Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)))
+        lacking("this backend cannot list bans")
     }
 
-    /// The place of the states, for logs: `10.0.0.7:6379, database 3`, without any secret. `None`, the default, means in this
+    /// The place of the states, for logs: `10.0.0.7:6379, database 3`, without any secret. Default: `None`, which means in this
     /// process.
     fn place(&self) -> Option<String> {
         None
     }
 
-    /// Tells the figures that the backend has of itself, for metrics; none by default. A scrape asks for them, so that it may take
-    /// as long as a look at each shard.
-    fn figures(&self, _tell: &mut dyn FnMut(Figure, u64)) {}
-
-    /// The capabilities beyond quotas; none by default. So a limiter that needs more refuses, while it is built, a wrapper that
-    /// forgets to forward this method.
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::none()
-    }
+    /// Reports the figures that the backend has of itself, for metrics. A scrape asks for them, so that it may take as long as a look
+    /// at each shard. Default: none.
+    fn figures(&self, _report: &mut dyn FnMut(Figure, u64)) {}
 }
 
-/// A backend that always answers now.
+struct NoAdmin;
+
+impl Admin for NoAdmin {}
+
+fn lacking<T>(detail: &str) -> Answer<T> {
+    Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)))
+}
+
+/// A backend that always answers now, also to [`Backend::decide`].
 ///
 /// Callers that cannot wait (the synchronous gRPC interceptor) ask for this trait rather than for [`Backend`].
 ///
 /// ```
-/// use tollgate::{BackendError, Charge, ImmediateBackend};
+/// use tollgate::{Call, BackendError, Charge, ImmediateBackend};
 ///
 /// /// For code that cannot await.
 /// fn may_pass(backend: &impl ImmediateBackend, charge: Charge<'_>) -> Result<bool, BackendError> {
-///     Ok(backend.decide_now(&[charge])?.is_admitted())
+///     Ok(backend.decide_now(Call::of(&[charge]))?.is_admitted())
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
@@ -171,54 +163,26 @@ pub trait ImmediateBackend: Backend {
     /// # Errors
     ///
     /// If the call is not valid.
-    fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError>;
+    fn decide_now(&self, call: Call<'_>) -> Result<Decision, BackendError>;
 }
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        (**self).decide(charges)
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        (**self).decide(call)
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        (**self).decide_up_to(charges, at_least)
+    fn settle(&self, settlement: Settlement<'_>) {
+        (**self).settle(settlement);
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        (**self).credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        (**self).debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        (**self).reset(scope, key)
-    }
-
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        (**self).assume(charge)
-    }
-
-    fn bans(&self, scope: Scope) -> Answer<BanList> {
-        (**self).bans(scope)
-    }
-
-    fn place(&self) -> Option<String> {
-        (**self).place()
-    }
-
-    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        (**self).figures(tell);
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        (**self).capabilities()
+    fn admin(&self) -> &dyn Admin {
+        (**self).admin()
     }
 }
 
 impl<B: ImmediateBackend + ?Sized> ImmediateBackend for Arc<B> {
-    fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
-        (**self).decide_now(charges)
+    fn decide_now(&self, call: Call<'_>) -> Result<Decision, BackendError> {
+        (**self).decide_now(call)
     }
 }
 
@@ -235,26 +199,50 @@ impl<B: ImmediateBackend + ?Sized> ImmediateBackend for Arc<B> {
 ///
 /// let asked = Answer::later(async { Ok(7) });
 /// assert!(asked.peek().is_none());
-/// // The future comes back and can be awaited.
+/// // The future, which can be awaited.
 /// assert!(asked.try_now().is_err());
 /// ```
 ///
 /// A backend that fails says so:
 ///
 /// ```
-/// use tollgate::{Answer, BackendError, Charge, Decision, FailureKind};
+/// use tollgate::{Answer, BackendError, Call, Decision, FailureKind};
 ///
 /// /// A backend that is shutting down fails, so that the failure rule of each policy acts.
-/// fn decide(_charges: &[Charge<'_>]) -> Answer<Decision> {
+/// fn decide(_call: Call<'_>) -> Answer<Decision> {
 ///     Answer::now(Err(BackendError::new(FailureKind::Unready, "shutting down")))
 /// }
 ///
-/// assert!(matches!(decide(&[]).peek(), Some(Err(_))));
+/// assert!(matches!(decide(Call::of(&[])).peek(), Some(Err(_))));
 /// ```
 #[must_use = "an answer does nothing unless it is awaited"]
 pub struct Answer<T>(Repr<T>);
 
-type LateAnswer<T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>;
+/// An answer that is still to come, as a future. It is much smaller than an answer.
+#[must_use = "an answer does nothing unless it is awaited"]
+pub struct LateAnswer<T>(Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>);
+
+impl<T: Send + 'static> From<Answer<T>> for LateAnswer<T> {
+    /// Puts an answer that is there already into a box.
+    fn from(answer: Answer<T>) -> Self {
+        let known = |known| Self(Box::pin(future::ready(known)));
+        answer.try_now().map_or_else(|late| late, known)
+    }
+}
+
+impl<T> Future for LateAnswer<T> {
+    type Output = Result<T, BackendError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl<T> fmt::Debug for LateAnswer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LateAnswer")
+    }
+}
 
 enum Repr<T> {
     Now(Option<Result<T, BackendError>>),
@@ -270,7 +258,7 @@ impl<T> Answer<T> {
 
     /// An answer that `future` will bring.
     pub fn later(future: impl Future<Output = Result<T, BackendError>> + Send + 'static) -> Self {
-        Self(Repr::Later(Box::pin(future)))
+        Self(Repr::Later(LateAnswer(Box::pin(future))))
     }
 
     /// The answer, if it is there already and was not taken yet. Decisions are large: looking at one costs less than taking
@@ -284,15 +272,19 @@ impl<T> Answer<T> {
         }
     }
 
-    /// The answer, if it is there already and was not taken yet; otherwise the future back.
+    /// The answer, if it is there already; otherwise what brings it.
     ///
     /// # Errors
     ///
-    /// Gives the future back if the answer is still to come.
-    pub fn try_now(self) -> Result<Result<T, BackendError>, Self> {
+    /// What brings the answer, if it is still to come. It stays pending if the answer was taken before.
+    pub fn try_now(self) -> Result<Result<T, BackendError>, LateAnswer<T>>
+    where
+        T: Send + 'static,
+    {
         match self.0 {
             Repr::Now(Some(result)) => Ok(result),
-            repr => Err(Self(repr)),
+            Repr::Now(None) => Err(LateAnswer(Box::pin(future::pending()))),
+            Repr::Later(future) => Err(future),
         }
     }
 }
@@ -323,7 +315,7 @@ impl Answer<Decision> {
     /// nothing that must be dropped, so a caller with a million of them a second can skip the drop.
     ///
     /// ```
-    /// use tollgate::{Charge, Backend, Key, MemoryBackend, Mode, Quota, Scope};
+    /// use tollgate::{Call, Charge, Backend, Key, MemoryBackend, Mode, Quota, Scope};
     ///
     /// let quota = Quota::per_minute(5);
     /// let charge = Charge {
@@ -333,7 +325,7 @@ impl Answer<Decision> {
     ///     cost: 1,
     ///     mode: Mode::Enforce,
     /// };
-    /// let answer = MemoryBackend::new().decide(&[charge]);
+    /// let answer = MemoryBackend::new().decide(Call::of(&[charge]));
     /// assert!(answer.peek_sole().is_some_and(|(_, verdict)| verdict.remaining() == 4));
     /// ```
     #[must_use]
@@ -354,7 +346,7 @@ impl<T> Future for Answer<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Repr::Later(future) => future.as_mut().poll(cx),
+            Repr::Later(late) => Pin::new(late).poll(cx),
             // Taken already: a future that is polled after its end may stay pending, and must not panic here.
             Repr::Now(result) => result.take().map_or(Poll::Pending, Poll::Ready),
         }

@@ -108,7 +108,7 @@ impl Ban {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Ban, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+    /// use tollgate::{Call, Ban, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
     ///
     /// let backend = MemoryBackend::new();
     /// let terms = Ban::after(5, Duration::from_secs(600));
@@ -120,11 +120,11 @@ impl Ban {
     ///     cost: 1,
     ///     mode: Mode::Shadow,
     /// };
-    /// let _decision = backend.decide_now(&[ban])?;
+    /// let _decision = backend.decide_now(Call::of(&[ban]))?;
     ///
     /// let guard = Quota::from(terms);
-    /// let knock = Charge { quota: &guard, cost: 0, mode: Mode::Enforce, ..ban };
-    /// let decision = backend.decide_now(&[knock])?;
+    /// let request = Charge { quota: &guard, cost: 0, mode: Mode::Enforce, ..ban };
+    /// let decision = backend.decide_now(Call::of(&[request]))?;
     /// assert!(!decision.is_admitted() && decision.retry_after() > Some(Duration::from_secs(3590)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -595,7 +595,7 @@ mod tests {
     /// The strikes that are left after each of the requests at these seconds, under a quota that lets one through, and whether the
     /// caller is banned then.
     fn after_each(ban: Quota, seconds: impl IntoIterator<Item = u64>) -> Vec<(u64, bool)> {
-        use crate::{Charge, Key, Mode, Scope, State, Timestamp, decide};
+        use crate::{Call, Charge, Key, Mode, Scope, State, Timestamp, decide};
 
         let (quota, key) = (Quota::per_day(1), Key::from("a caller"));
         let quotas = [quota, ban];
@@ -609,7 +609,7 @@ mod tests {
         let mut states = quotas.map(|quota| State::full(&quota));
         let decided = seconds.into_iter().map(|second| {
             let at = Timestamp::from_micros(1_000_000_000 + second * 1_000_000);
-            let decision = decide(at, &[charge(0), charge(1)], &mut states[..]);
+            let decision = decide(at, Call::of(&[charge(0), charge(1)]), &mut states[..]);
             let verdict = decision.verdicts()[1];
             (verdict.remaining(), verdict.is_denied())
         });

@@ -20,8 +20,10 @@ pub enum Capability {
     Bans,
     /// It remembers finished work, so that nothing is done twice.
     Once,
-    /// It grants as much as there is: see [`Backend::decide_up_to`](crate::Backend::decide_up_to).
+    /// It grants as much as there is: see [`Call::at_least`](crate::Call::at_least).
     UpTo,
+    /// It counts permits that were not decided: see [`Settlement::Assume`](crate::Settlement::Assume).
+    Assumes,
 }
 
 impl Capability {
@@ -33,7 +35,8 @@ impl Capability {
             Self::Waits => Some(Self::Bans),
             Self::Bans => Some(Self::Once),
             Self::Once => Some(Self::UpTo),
-            Self::UpTo => None,
+            Self::UpTo => Some(Self::Assumes),
+            Self::Assumes => None,
         })
     }
 
@@ -50,6 +53,7 @@ impl fmt::Display for Capability {
             Self::Bans => "bans",
             Self::Once => "charges that count once",
             Self::UpTo => "grants of as much as there is",
+            Self::Assumes => "permits that were not decided",
         })
     }
 }

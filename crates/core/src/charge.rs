@@ -13,7 +13,7 @@ pub const MAX_CHARGES: usize = 32;
 /// A charge on trial takes its own budget and never denies the call:
 ///
 /// ```
-/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+/// use tollgate::{Call, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 ///
 /// let backend = MemoryBackend::new();
 /// let quota = Quota::per_minute(1);
@@ -24,9 +24,9 @@ pub const MAX_CHARGES: usize = 32;
 ///     cost: 1,
 ///     mode: Mode::Shadow,
 /// };
-/// assert!(backend.decide_now(&[trial])?.verdicts()[0].is_allowed());
+/// assert!(backend.decide_now(Call::of(&[trial]))?.verdicts()[0].is_allowed());
 ///
-/// let second = backend.decide_now(&[trial])?;
+/// let second = backend.decide_now(Call::of(&[trial]))?;
 /// assert!(second.verdicts()[0].is_denied());
 /// assert!(second.is_admitted());
 /// # Ok::<(), tollgate::BackendError>(())
@@ -47,7 +47,7 @@ pub enum Mode {
 /// Charges of one call that name the same scope and key in the same mode are one charge of the summed cost.
 ///
 /// ```
-/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+/// use tollgate::{Call, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 ///
 /// let backend = MemoryBackend::new();
 /// let quota = Quota::per_day(5);
@@ -58,11 +58,11 @@ pub enum Mode {
 ///     cost: 3,
 ///     mode: Mode::Enforce,
 /// };
-/// assert!(backend.decide_now(&[three])?.is_admitted());
-/// assert!(!backend.decide_now(&[three])?.is_admitted());
+/// assert!(backend.decide_now(Call::of(&[three]))?.is_admitted());
+/// assert!(!backend.decide_now(Call::of(&[three]))?.is_admitted());
 ///
 /// let peek = Charge { cost: 0, ..three };
-/// assert_eq!(backend.decide_now(&[peek])?.verdicts()[0].remaining(), 2);
+/// assert_eq!(backend.decide_now(Call::of(&[peek]))?.verdicts()[0].remaining(), 2);
 /// # Ok::<(), tollgate::BackendError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Charge<'_> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Ban, Charge, Key, Mode, Quota, Scope};
+    /// use tollgate::{Call, Ban, Charge, Key, Mode, Quota, Scope};
     ///
     /// let (quota, ban) = (Quota::per_minute(5), Quota::from(Ban::after(3, Duration::from_secs(60))));
     /// let guarded = Charge {

@@ -1,6 +1,6 @@
 //! The figures of a backend, for metrics.
 
-/// A figure that a backend has of itself: see [`Backend::figures`](crate::Backend::figures). A count only grows, and begins at 0
+/// A figure that a backend has of itself: see [`Admin::figures`](crate::Admin::figures). A count only grows, and begins at 0
 /// with the process.
 ///
 /// ```
@@ -8,7 +8,7 @@
 ///
 /// let backend = MemoryBackend::new();
 /// let mut keys = None;
-/// backend.figures(&mut |figure, value| {
+/// backend.admin().figures(&mut |figure, value| {
 ///     if figure == Figure::Keys {
 ///         keys = Some(value);
 ///     }

@@ -131,7 +131,7 @@ impl Key {
     }
 
     fn network(address: Ipv6Addr, prefix: u8) -> Self {
-        if let Some(v4) = address.to_ipv4_mapped() {
+        if let IpAddr::V4(v4) = by_its_bits(address.into()) {
             return Self::from(v4);
         }
         let prefix = prefix.min(128);
@@ -381,6 +381,27 @@ impl From<u32> for Key {
 }
 
 /// The address, IPv6 grouped by /64: see [`Key::address`].
+/// Returns the IPv4 address that an IPv6 address maps, or the address itself.
+#[doc(hidden)]
+#[inline]
+#[must_use]
+pub fn by_its_bits(address: IpAddr) -> IpAddr {
+    /// `::ffff:0:0/96` and `64:ff9b::/96`, without the 32 bits that are the IPv4 address.
+    const MAPPED: u128 = 0xffff;
+    const NAT64: u128 = 0x0064_ff9b << 64;
+
+    let IpAddr::V6(v6) = address else {
+        return address;
+    };
+    match v6.to_bits() >> 32 {
+        MAPPED | NAT64 => {
+            let [.., a, b, c, d] = v6.octets();
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => address,
+    }
+}
+
 impl From<IpAddr> for Key {
     #[inline]
     fn from(address: IpAddr) -> Self {

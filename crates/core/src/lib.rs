@@ -28,7 +28,7 @@
 //! The rule, without any backend: a state, a time, a charge.
 //!
 //! ```
-//! use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, Timestamp, decide};
+//! use tollgate_core::{Call, Charge, Key, Mode, Quota, Scope, State, Timestamp, decide};
 //!
 //! let quota = Quota::per_second(10).burst(2);
 //! let charge = Charge {
@@ -41,9 +41,9 @@
 //! let now = Timestamp::from_micros(1_700_000_000_000_000);
 //! let mut states = [State::full(&quota)];
 //!
-//! assert!(decide(now, &[charge], &mut states[..]).is_admitted());
-//! assert!(decide(now, &[charge], &mut states[..]).is_admitted());
-//! let denied = decide(now, &[charge], &mut states[..]);
+//! assert!(decide(now, Call::of(&[charge]), &mut states[..]).is_admitted());
+//! assert!(decide(now, Call::of(&[charge]), &mut states[..]).is_admitted());
+//! let denied = decide(now, Call::of(&[charge]), &mut states[..]);
 //! assert_eq!(denied.retry_after(), Some(std::time::Duration::from_millis(100)));
 //! ```
 
@@ -53,6 +53,7 @@ mod ban;
 mod ban_list;
 mod bounds;
 mod calendar;
+mod call;
 mod capability;
 mod charge;
 mod clock;
@@ -75,7 +76,7 @@ mod words;
 pub use algorithm::{
     Algorithm, CreditMark, DEBT_CEILING, GapMark, QueueMark, RetryAfter, Snapshot, State, Unit,
 };
-pub use backend::{Answer, Backend, ImmediateBackend};
+pub use backend::{Admin, Answer, Backend, ImmediateBackend, LateAnswer, Settlement};
 pub use ban::Ban;
 pub use ban_list::{BanList, BannedCaller};
 pub use bounds::{
@@ -83,17 +84,18 @@ pub use bounds::{
     MAX_REPLAYS, MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS, MAX_WARM_UP,
 };
 pub use calendar::{Calendar, Zone};
+pub use call::Call;
 pub use capability::{Capabilities, Capability};
 pub use charge::{Charge, MAX_CHARGES, Mode};
 pub use clock::{Clock, ManualClock};
 pub use concurrent::Concurrent;
-pub use engine::{
-    States, check_up_to, decide, decide_one, decide_quickly, decide_up_to, deny_by_known,
-};
+pub use engine::{States, decide, deny_by_known};
 pub use error::{BackendError, FailureKind};
 pub use figure::Figure;
 #[doc(hidden)]
 pub use key::KeyHashing;
+#[doc(hidden)]
+pub use key::by_its_bits;
 pub use key::{Key, KeyKind};
 pub use lease::Lease;
 #[doc(hidden)]

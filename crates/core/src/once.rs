@@ -13,7 +13,7 @@ use crate::{Charge, MAX_ONCE_LIFE, MAX_REPLAYS, Quota, QuotaError};
 /// any other. A caller with one id for ever spends a budget at a third of the usual rate, and no slower.
 ///
 /// ```
-/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Once, Quota, Scope};
+/// use tollgate::{Call, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Once, Quota, Scope};
 ///
 /// let backend = MemoryBackend::new();
 /// let (quota, once) = (Quota::per_hour(5), Quota::from(Once::default()));
@@ -32,7 +32,7 @@ use crate::{Charge, MAX_ONCE_LIFE, MAX_REPLAYS, Quota, QuotaError};
 ///     ..order
 /// };
 /// for left in [4, 4, 4, 3] {
-///     let decision = backend.decide_now(&[order, id])?;
+///     let decision = backend.decide_now(Call::of(&[order, id]))?;
 ///     assert_eq!(decision.verdicts()[0].remaining(), left);
 /// }
 /// # Ok::<(), tollgate::BackendError>(())

@@ -308,14 +308,7 @@ impl Quota {
     pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
         match self.rule {
             Rule::Gcra(_) | Rule::IntervalRefill(_) => self.with_burst(burst),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => Err(self.refusal(QuotaError::BurstOfWindow { burst })),
+            _ => Err(self.refusal(QuotaError::BurstOfWindow { burst })),
         }
     }
 
@@ -359,13 +352,7 @@ impl Quota {
         match &self.rule {
             Rule::Held(_) => QuotaError::NoPeriod,
             Rule::Ban(_) | Rule::Once(_) => QuotaError::QuotaOfBan,
-            Rule::Gcra(_)
-            | Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_) => of_window,
+            _ => of_window,
         }
     }
 
@@ -461,13 +448,7 @@ impl Quota {
             Rule::Gcra(gcra) if gcra.warm_up().is_some() => return Err(QuotaError::KeptOfWarmUp),
             Rule::Gcra(_) | Rule::IntervalRefill(_) => return self.with_burst(limit),
             Rule::Held(held) => Ok(Rule::Held(Held { limit, ..held })),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::Calendar(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => rule(limit, self.period_us, self.algorithm()),
+            _ => rule(limit, self.period_us, self.algorithm()),
         };
         match rule {
             Ok(rule) => Ok(Self {
@@ -527,15 +508,7 @@ impl Quota {
     pub const fn limit(&self) -> u64 {
         match &self.rule {
             Rule::IntervalRefill(rule) => rule.limit(),
-            Rule::Gcra(_)
-            | Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => self.limit,
+            _ => self.limit,
         }
     }
 
@@ -600,15 +573,7 @@ impl Quota {
         match &self.rule {
             Rule::Gcra(rule) => rule.burst,
             // That of refills in intervals is the burst.
-            Rule::IntervalRefill(_)
-            | Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::Calendar(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => self.limit,
+            _ => self.limit,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 
 /// Proof of a charge: its time, key and cost, and its quota as it then was.
 ///
-/// [`Backend::credit`](crate::Backend::credit) and [`Backend::debit`](crate::Backend::debit) ask for it. A credit uses it up,
+/// [`Backend::refund`](crate::Backend::refund) and [`Backend::debit`](crate::Backend::debit) ask for it. A credit uses it up,
 /// and it cannot be cloned, so that nothing is given back twice. To give a charge back piece by piece, [split](Self::split_off)
 /// the receipt first.
 ///
@@ -25,7 +25,7 @@ use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 /// would get around the budget. A part of the charge may always be given back.
 ///
 /// ```
-/// use tollgate::{Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope};
+/// use tollgate::{Call, Backend, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Receipt, Scope};
 ///
 /// let backend = MemoryBackend::new();
 /// let quota = Quota::per_minute(5);
@@ -36,16 +36,16 @@ use crate::{Charge, Decision, Key, Quota, Scope, State, Timestamp, Verdict};
 ///     cost: 5,
 ///     mode: Mode::Enforce,
 /// };
-/// let decision = backend.decide_now(&[charge])?;
+/// let decision = backend.decide_now(Call::of(&[charge]))?;
 /// let mut receipt = Receipt::of(&charge, &decision.verdicts()[0], decision.at()).expect("it was taken");
 /// assert_eq!((receipt.cost(), receipt.at()), (5, decision.at()));
 /// assert_eq!((receipt.scope(), receipt.quota(), receipt.key()), (charge.scope, &quota, charge.key));
 ///
 /// // Three pages were not rendered. The receipt for the other two is kept.
 /// let three = receipt.split_off(3);
-/// backend.credit(three, 3);
+/// backend.refund(three, 3);
 /// assert_eq!(receipt.cost(), 2);
-/// assert!(backend.decide_now(&[Charge { cost: 3, ..charge }])?.is_admitted());
+/// assert!(backend.decide_now(Call::of(&[Charge { cost: 3, ..charge }]))?.is_admitted());
 /// # Ok::<(), tollgate::BackendError>(())
 /// ```
 #[derive(Debug)]
@@ -122,15 +122,16 @@ impl Receipt {
         }
     }
 
-    /// The idempotency key that a credit of `n` must [close](Self::close) first, if there is one. For backends.
+    /// The idempotency key that a credit of `n` must [close](Self::close) first, if there is one: also if it gives back a part, since
+    /// retries that cost more than what stays would pass on it. For backends.
     #[doc(hidden)]
     #[must_use]
     pub fn id_to_close(&self, n: u64) -> Option<&ReceiptId> {
-        self.id.as_deref().filter(|_| n >= self.cost)
+        self.id.as_deref().filter(|_| n > 0)
     }
 
-    /// Says by the state of the idempotency key whether the whole charge may be given back. If so, no retry passes on it from now
-    /// on. For backends.
+    /// Says by the state of the idempotency key whether the charge, or a part of it, may be given back. If so, no retry passes on it
+    /// from now on. For backends.
     #[doc(hidden)]
     pub fn close(&self, id: &mut State, now: Timestamp) -> bool {
         self.id.as_deref().is_none_or(|terms| {
@@ -164,7 +165,7 @@ impl Receipt {
     }
 
     /// The time of the charge, by the backend's clock; 0 if it was not decided, and the backend
-    /// [assumes](crate::Backend::assume) it.
+    /// [assumes](crate::Settlement::Assume) it.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.at
@@ -204,7 +205,7 @@ impl Receipt {
     /// denominator. Zero for algorithms whose credits do not need it. For backends.
     ///
     /// ```
-    /// use tollgate::{Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
+    /// use tollgate::{Call, Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
     ///
     /// let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     /// let quota = Quota::per_minute(60);
@@ -215,7 +216,7 @@ impl Receipt {
     ///     cost: 3,
     ///     mode: Mode::Enforce,
     /// };
-    /// let decision = backend.decide_now(&[charge])?;
+    /// let decision = backend.decide_now(Call::of(&[charge]))?;
     /// let receipt = decision.receipts(std::slice::from_ref(&charge)).next().expect("it was taken");
     /// let (full_at_us, _) = receipt.full_at();
     /// assert_eq!(full_at_us - receipt.at().as_micros(), 3_000_000);
@@ -232,7 +233,7 @@ impl Receipt {
         let n = n.min(self.cost);
         let (now, at) = (now.as_micros(), self.at.as_micros());
         let rule = self.quota.rule();
-        rule.credit(state, now, at, self.full_at, n);
+        rule.refund(state, now, at, self.full_at, n);
     }
 
     /// Takes `n` more from `state`, past the capacity if need be, up to [`DEBT_CEILING`](crate::DEBT_CEILING) budgets. For

@@ -44,7 +44,7 @@ pub enum Outcome {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Outcome, Quota, Scope};
+/// use tollgate::{Call, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Outcome, Quota, Scope};
 ///
 /// let backend = MemoryBackend::new();
 /// let quota = Quota::per_minute(4);
@@ -56,7 +56,7 @@ pub enum Outcome {
 ///     mode: Mode::Enforce,
 /// };
 ///
-/// let decision = backend.decide_now(&[charge])?;
+/// let decision = backend.decide_now(Call::of(&[charge]))?;
 /// let first = &decision.verdicts()[0];
 /// assert!(first.is_allowed() && first.outcome() == Outcome::Allow);
 /// assert_eq!((first.limit(), first.taken(), first.remaining()), (4, 3, 1));
@@ -64,7 +64,7 @@ pub enum Outcome {
 /// // The work turned out cheaper, and the rest of the charge was credited.
 /// assert_eq!(first.corrected_to(1).remaining(), 3);
 ///
-/// let decision = backend.decide_now(&[charge])?;
+/// let decision = backend.decide_now(Call::of(&[charge]))?;
 /// let second = &decision.verdicts()[0];
 /// assert!(second.is_denied() && !second.never_passes());
 /// assert!(second.retry_after() <= Some(Duration::from_secs(30)));
@@ -163,11 +163,11 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a held charge that was not decided and that the backend [assumes](crate::Backend::assume): its outcome is
+    /// The verdict on a held charge that was not decided and that the backend [assumes](crate::Settlement::Assume): its outcome is
     /// unknown, and its receipt, at the time 0, gives back what is assumed.
     ///
     /// ```
-    /// use tollgate::{Charge, Concurrent, Key, Mode, Outcome, Quota, Receipt, Scope, Timestamp, Verdict};
+    /// use tollgate::{Call, Charge, Concurrent, Key, Mode, Outcome, Quota, Receipt, Scope, Timestamp, Verdict};
     ///
     /// let quota = Quota::from(Concurrent::at_most(5));
     /// let charge = Charge {
@@ -194,7 +194,7 @@ impl Verdict {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Charge, Decision, RetryAfter, Timestamp, Verdict};
+    /// use tollgate::{Call, Charge, Decision, RetryAfter, Timestamp, Verdict};
     ///
     /// /// A cache of denials answers for the backend.
     /// fn from_cache(charge: &Charge<'_>, now: Timestamp, left: Duration) -> Decision {
@@ -228,7 +228,7 @@ impl Verdict {
     /// without asking also handles their credits.
     ///
     /// ```
-    /// use tollgate::{Charge, Decision, Timestamp, Verdict};
+    /// use tollgate::{Call, Charge, Decision, Timestamp, Verdict};
     ///
     /// /// A lease of a part of the budget answers for the backend while units of it are left.
     /// fn from_lease(charge: &Charge<'_>, now: Timestamp, left: &mut u64) -> Option<Decision> {
@@ -318,7 +318,7 @@ impl Verdict {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
+    /// use tollgate::{Call, Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
     ///
     /// let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     /// let quota = Quota::per_second(10).burst(1).wait_up_to(Duration::from_secs(2));
@@ -330,7 +330,7 @@ impl Verdict {
     ///     mode: Mode::Enforce,
     /// };
     /// for turn in [0, 100, 200] {
-    ///     let decision = backend.decide_now(&[charge])?;
+    ///     let decision = backend.decide_now(Call::of(&[charge]))?;
     ///     assert_eq!(decision.verdicts()[0].wait(), Duration::from_millis(turn));
     /// }
     /// # Ok::<(), tollgate::BackendError>(())
@@ -432,7 +432,7 @@ impl fmt::Debug for Verdict {
 /// The answer to a call: one verdict per charge, in the order of the charges.
 ///
 /// ```
-/// use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+/// use tollgate::{Call, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 ///
 /// let backend = MemoryBackend::new();
 /// let (second, day) = (Quota::per_second(10), Quota::per_day(1_000));
@@ -445,7 +445,7 @@ impl fmt::Debug for Verdict {
 ///     mode: Mode::Enforce,
 /// });
 ///
-/// let decision = backend.decide_now(&charges)?;
+/// let decision = backend.decide_now(Call::of(&charges))?;
 /// assert!(decision.is_admitted());
 /// assert_eq!(decision.retry_after(), None);
 /// assert_eq!(decision.verdicts()[1].remaining(), 999);
@@ -598,11 +598,11 @@ impl Decision {
     /// admission out of a [leased](crate::Lease) block.
     ///
     /// ```
-    /// use tollgate::{Backend, BackendError, Charge};
+    /// use tollgate::{Call, Backend, BackendError, Charge};
     ///
     /// /// In words, for a log.
     /// async fn origin(backend: &dyn Backend, charge: Charge<'_>) -> Result<&'static str, BackendError> {
-    ///     let decision = backend.decide(&[charge]).await?;
+    ///     let decision = backend.decide(Call::of(&[charge])).await?;
     ///     Ok(if decision.is_known() { "from here" } else { "asked" })
     /// }
     /// ```
@@ -644,7 +644,7 @@ impl Decision {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
+    /// use tollgate::{Call, Charge, ImmediateBackend, Key, ManualClock, MemoryBackend, Mode, Quota, Scope};
     ///
     /// let backend = MemoryBackend::builder().clock(ManualClock::new()).build();
     /// let (second, minute) = (Quota::per_second(1), Quota::per_minute(1));
@@ -657,9 +657,9 @@ impl Decision {
     ///     cost: 1,
     ///     mode: Mode::Enforce,
     /// });
-    /// assert_eq!(backend.decide_now(&charges)?.wait(), Duration::ZERO);
+    /// assert_eq!(backend.decide_now(Call::of(&charges))?.wait(), Duration::ZERO);
     /// // A second by the first quota, and a minute by the other.
-    /// assert_eq!(backend.decide_now(&charges)?.wait(), Duration::from_secs(60));
+    /// assert_eq!(backend.decide_now(Call::of(&charges))?.wait(), Duration::from_secs(60));
     /// # Ok::<(), tollgate::BackendError>(())
     /// ```
     #[must_use]

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate_core::Backend;
+use tollgate_core::{Backend, Call};
 
 pub use self::report::Report;
 use self::report::report;
@@ -29,6 +29,7 @@ use crate::gateway::GatewayOrders;
 use crate::history::{Disturbance, Effect, History, Wait};
 use crate::hold::{LEASE, PLACES};
 use crate::holder::Places;
+use crate::idle_client::IdleClient;
 use crate::kept::keep;
 use crate::population::{Population, SHARED_CALLERS};
 use crate::ruling::join;
@@ -104,6 +105,8 @@ impl Campaign {
         let orders = Orders { envoy, ..orders };
         let mut run = Run {
             crew: Crew::start(self.program.clone(), orders, self.clients)?,
+            idle: again(|| IdleClient::connect(&stage.place()))?,
+            wrongs: Vec::new(),
             stage,
             front,
             rng: Rng::with_seed(self.seed),
@@ -141,6 +144,7 @@ impl Campaign {
         let record = run.crew.finish();
         let mut other_wrongs = record.wrongs;
         other_wrongs.extend(ended_early);
+        other_wrongs.append(&mut run.wrongs);
         let in_books = record.figures.iter().map(|it| it.held).sum::<u64>();
         if in_books > 0 {
             other_wrongs.push(format!(
@@ -252,6 +256,9 @@ impl Campaign {
 /// A campaign under way.
 struct Run {
     crew: Crew,
+    idle: IdleClient,
+    /// What the idle client was not answered.
+    wrongs: Vec<String>,
     stage: Stage,
     front: Option<Front>,
     rng: Rng,
@@ -322,11 +329,15 @@ impl Run {
     fn suffer(&mut self, fault: Fault, second: Option<Fault>) -> Result<()> {
         let Self {
             crew,
+            idle,
+            wrongs,
             stage,
             front,
             disturbances,
             ..
         } = self;
+        // Only where the servers are well: this is about connections.
+        let idle = (fault.is_of_idle_client() && idle.is_answered()).then_some(idle);
         if fault.is_of_gateway() {
             of_front(front, fault, disturbances)?;
         }
@@ -343,6 +354,7 @@ impl Run {
                 meanwhile(stage, done)
             })?;
         }
+        wrongs.extend(idle.and_then(|idle| idle.ask_after(fault)));
         if !was_done {
             meanwhile(stage, disturbances)?;
         }
@@ -473,7 +485,7 @@ fn look(place: &Place, seed: u64) -> Result<Vec<Attempt>> {
                 }];
                 let (keys, sent_us) = (population.keys(&asked), now_us());
                 let charges = population.charges(&asked, &keys);
-                let answer = backend.decide(&charges).await;
+                let answer = backend.decide(Call::of(&charges)).await;
                 let outcome = Outcome::of(&answer).by(&Terms::of_charges(&charges));
                 let verb = Verb::Decide(asked.to_vec());
                 attempts.push(Attempt::plain(REFEREE, verb, sent_us, now_us(), outcome));

@@ -387,7 +387,7 @@ impl Client {
             if leaves {
                 for charge in taken {
                     let all = charge.1.taken;
-                    client.credit(charge, all)?;
+                    client.refund(charge, all)?;
                 }
             } else {
                 lock(&held).extend(taken);
@@ -441,7 +441,7 @@ impl Client {
             match rng.u8(0..8) {
                 0..=2 => {
                     let n = rng.u64(1..=charge.1.taken);
-                    self.credit(charge, n)?;
+                    self.refund(charge, n)?;
                 }
                 3..=4 => {
                     let (budget, _, receipt) = charge;
@@ -456,9 +456,9 @@ impl Client {
         }
     }
 
-    fn credit(&self, (budget, said, receipt): OpenCharge, n: u64) -> std::io::Result<()> {
+    fn refund(&self, (budget, said, receipt): OpenCharge, n: u64) -> std::io::Result<()> {
         let number = self.begin(Verb::Credit(budget, said, n))?;
-        self.entrance.backend().credit(receipt, n);
+        self.entrance.backend().refund(receipt, n);
         end(number, &Outcome::Told.into())
     }
 
@@ -467,7 +467,7 @@ impl Client {
         let policy = population.resettable(rng);
         let number = self.begin(Verb::Reset(Budget { policy, caller }))?;
         let (scope, key) = (population.scope(policy), population.key(caller));
-        let outcome = match self.entrance.backend().reset(scope, &key).await {
+        let outcome = match self.entrance.backend().admin().reset(scope, &key).await {
             Ok(()) => Outcome::Reset,
             Err(error) => Outcome::of_error(&error),
         };

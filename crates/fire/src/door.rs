@@ -17,7 +17,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tollgate::CheckOutcome;
-use tollgate_core::{Backend, Receipt};
+use tollgate_core::{Backend, Call, Receipt};
 use tollgate_redis::RedisBackend;
 
 use self::told::told_by;
@@ -227,10 +227,11 @@ impl Entrance {
             charge.scope = self.population.scope(budget.policy);
             charge.quota = quota;
         }
-        let answer = match verb.at_least() {
-            Some(at_least) => self.backend.decide_up_to(&charges, at_least).await,
-            None => self.backend.decide(&charges).await,
+        let call = Call {
+            charges: &charges,
+            at_least: verb.at_least(),
         };
+        let answer = self.backend.decide(call).await;
         let receipts = answer.iter().flat_map(|it| it.receipts(&charges));
         let outcome = Outcome::of(&answer).by(&Terms::of_charges(&charges));
         (outcome.into(), receipts.collect())
@@ -347,7 +348,9 @@ impl Entrance {
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_secs(2)).await;
                     let keys = population.keys(&asked);
-                    backend.decide(&population.charges(&asked, &keys)).await
+                    backend
+                        .decide(Call::of(&population.charges(&asked, &keys)))
+                        .await
                 });
             }
             _ => {}

@@ -19,6 +19,10 @@ pub enum Fault {
     FlushAll,
     /// `CLIENT KILL` of all clients.
     ClientKill,
+    /// `CLIENT KILL` while a client is idle, which asks a while later.
+    IdleEnd(Duration),
+    /// Connections are forgotten on the way while a client is idle. New ones work.
+    Forgotten,
     /// All bytes take that long, each way.
     Latency(Duration),
     /// That many bytes in a second, each way.
@@ -101,6 +105,7 @@ impl Topology {
             Fault::ClientDies,
             Fault::FlushAll,
             Fault::SlowReader,
+            Fault::IdleEnd(millis(rng, 20..200)),
             Fault::Latency(millis(rng, 1..300)),
             Fault::Narrow(rng.u32(2_000..40_000)),
             Fault::Lossy(rng.u8(1..40)),
@@ -117,6 +122,7 @@ impl Topology {
                     Fault::Drop,
                     Fault::HalfClose,
                     Fault::Stall,
+                    Fault::Forgotten,
                     Fault::Stop(millis(rng, 100..5_000)),
                 ]);
             }
@@ -169,6 +175,12 @@ impl Fault {
         )
     }
 
+    /// Says whether it is judged by what an idle client is answered, and not by the history of all others.
+    #[must_use]
+    pub fn is_of_idle_client(self) -> bool {
+        matches!(self, Self::IdleEnd(_) | Self::Forgotten)
+    }
+
     /// Says whether it is one of the gateway, and not of the servers.
     #[must_use]
     pub fn is_of_gateway(self) -> bool {
@@ -204,6 +216,8 @@ impl Fault {
             Self::FlushStorm(_) => "SCRIPT FLUSH again and again",
             Self::FlushAll => "FLUSHALL",
             Self::ClientKill => "CLIENT KILL",
+            Self::IdleEnd(_) => "idle connections closed",
+            Self::Forgotten => "idle connections forgotten",
             Self::Latency(_) => "latency",
             Self::Narrow(_) => "bandwidth",
             Self::Lossy(_) => "packet loss",

@@ -10,8 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, Key, Receipt, Scope,
-    Timestamp, Verdict,
+    Admin, Answer, Backend, Call, Charge, Decision, Scope, Settlement, Timestamp, Verdict,
 };
 use tollgate_redis::RedisBackend;
 use tollgate_server::Gateway;
@@ -93,17 +92,17 @@ impl RulingBackend {
 }
 
 impl Backend for RulingBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
         let names_question = |charge: &Charge<'_>| {
             let is_alike = charge.scope == Scope::of(QUESTION, 0, charge.quota);
             is_alike.then(|| Question::from_key(charge.key)).flatten()
         };
-        let mut names = charges.iter().enumerate();
+        let mut names = call.charges.iter().enumerate();
         let named = names.find_map(|(at, charge)| Some((at, names_question(charge)?)));
         let Some((position, question)) = named else {
-            return self.backend.decide(charges);
+            return self.backend.decide(call);
         };
-        let mut others = charges.to_vec();
+        let mut others = call.charges.to_vec();
         let name = others.remove(position);
         let passed = Verdict::allowed(&name, 0, name.quota.capacity());
         let flaw = self.flaw;
@@ -112,7 +111,7 @@ impl Backend for RulingBackend {
         let let_through: Vec<_> = let_through.collect();
         let terms = Terms::of_charges(&others);
         let asked_us = now_us();
-        let answer = self.backend.decide(&others);
+        let answer = self.backend.decide(Call::of(&others));
         Answer::later(async move {
             let answer = answer.await;
             let asking = Asking {
@@ -150,35 +149,11 @@ impl Backend for RulingBackend {
         })
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.backend.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.backend.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.backend.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.backend.reset(scope, key)
-    }
-
-    fn place(&self) -> Option<String> {
-        self.backend.place()
-    }
-
-    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        self.backend.figures(tell);
-    }
-
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        self.backend.assume(charge)
-    }
-
-    fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.backend.bans(scope)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.backend.capabilities()
+    fn admin(&self) -> &dyn Admin {
+        self.backend.admin()
     }
 }

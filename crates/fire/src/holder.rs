@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep_until};
 use tollgate::{CheckOutcome, Limiter, OnFailure, Policy};
-use tollgate_core::{Backend, Charge, Concurrent, Key, Mode, Quota, Receipt, Scope, Verdict};
+use tollgate_core::{Backend, Call, Charge, Concurrent, Key, Mode, Quota, Receipt, Scope, Verdict};
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
@@ -79,7 +79,10 @@ impl Places {
 
     /// The number of places that are free, if the backend answers.
     pub(crate) async fn free(&self, backend: &impl Backend) -> Option<u64> {
-        let decided = backend.decide(&[self.charge(0, Mode::Probe)]).await.ok()?;
+        let decided = backend
+            .decide(Call::of(&[self.charge(0, Mode::Probe)]))
+            .await
+            .ok()?;
         decided.verdicts().first().map(Verdict::remaining)
     }
 
@@ -105,7 +108,7 @@ impl Places {
             };
         }
         let charge = self.charge(1, Mode::Enforce);
-        match desk.backend.decide(&[charge]).await {
+        match desk.backend.decide(Call::of(&[charge])).await {
             Err(_unknown) => (Grant::Unknown, None),
             Ok(decision) => match decision.receipts(std::slice::from_ref(&charge)).next() {
                 Some(receipt) => (Grant::Held, Some(HeldPlace::Charged(receipt))),
@@ -145,7 +148,7 @@ impl Places {
             hold.until_us = Some(now_us());
             say(hold)?;
             match place {
-                HeldPlace::Charged(receipt) => desk.backend.credit(receipt, 1),
+                HeldPlace::Charged(receipt) => desk.backend.refund(receipt, 1),
                 HeldPlace::Guarded(outcome) => drop(outcome),
             }
         }

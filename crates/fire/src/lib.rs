@@ -33,6 +33,7 @@ pub mod gateway;
 mod history;
 mod hold;
 mod holder;
+mod idle_client;
 mod instance;
 mod kept;
 mod knock;

@@ -6,9 +6,7 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
-use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, Key, Receipt, Scope,
-};
+use tollgate_core::{Admin, Answer, Backend, Call, Decision, Settlement};
 use tollgate_redis::RedisBackend;
 
 use crate::attempt::{Asking, Outcome};
@@ -37,19 +35,17 @@ impl ObservedBackend {
     pub(crate) fn of(backend: &RedisBackend, flaw: Option<Flaw>) -> Self {
         Self(backend.clone(), flaw)
     }
+}
 
+impl Backend for ObservedBackend {
     /// Records the answer to a question that is asked now, for the task that asks it.
-    fn observed(
-        &self,
-        charges: &[Charge<'_>],
-        ask: impl FnOnce(&RedisBackend) -> Answer<Decision>,
-    ) -> Answer<Decision> {
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
         let asked_us = now_us();
-        let answer = ask(&self.0);
+        let answer = self.0.decide(call);
         let Ok(slot) = SLOT.try_with(Arc::clone) else {
             return answer;
         };
-        let terms = Terms::of_charges(charges);
+        let terms = Terms::of_charges(call.charges);
         Answer::later(async move {
             let answer = answer.await;
             let asking = Asking {
@@ -61,49 +57,16 @@ impl ObservedBackend {
             answer
         })
     }
-}
 
-impl Backend for ObservedBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.observed(charges, |backend| backend.decide(charges))
-    }
-
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.observed(charges, |backend| backend.decide_up_to(charges, at_least))
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        if self.1 != Some(Flaw::KeepsTurns) {
-            self.0.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        let is_kept = self.1 == Some(Flaw::KeepsTurns);
+        if !(is_kept && matches!(settlement, Settlement::Refund(..))) {
+            self.0.settle(settlement);
         }
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn place(&self) -> Option<String> {
-        self.0.place()
-    }
-
-    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        self.0.figures(tell);
-    }
-
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        self.0.assume(charge)
-    }
-
-    fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.0.bans(scope)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+    fn admin(&self) -> &dyn Admin {
+        self.0.admin()
     }
 }
 

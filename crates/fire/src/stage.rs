@@ -166,6 +166,18 @@ impl Stage {
             Fault::ClientKill => {
                 self.tell_all(&["CLIENT", "KILL", "TYPE", "normal"], Effect::Trouble)
             }
+            Fault::IdleEnd(silence) => {
+                self.tell_all(&["CLIENT", "KILL", "TYPE", "normal"], Effect::Trouble);
+                sleep(silence);
+                Effect::Trouble
+            }
+            Fault::Forgotten => {
+                let Servers::Single(single) = &self.servers else {
+                    return Err("only the one server is behind a proxy that forgets".into());
+                };
+                single.proxy.forget();
+                Effect::Trouble
+            }
             Fault::FlushAll => {
                 let effect = match self.servers {
                     Servers::Single(_) => Effect::Loss,

@@ -11,11 +11,11 @@ use tollgate_limiter::transport::{Dialect, Report};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-/// The head of the request that a call once was. Every call is a POST, and its path is in the extensions, if anywhere.
+/// The head of the request that a call once was. Every call is a POST, and its target is in the extensions, if anywhere.
 pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.method = Method::POST;
-    head.uri = Uri::from_static("/service/method");
+    head.uri = target(&extensions).unwrap_or(Uri::from_static("/service/method"));
     head.headers = metadata.into_headers();
     head.extensions = extensions;
     if Dialect::of(&RequestView::of_parts(&head)).is_none() {
@@ -24,6 +24,17 @@ pub(crate) fn call_head(metadata: MetadataMap, extensions: Extensions) -> Parts 
         head.headers.insert(CONTENT_TYPE, grpc);
     }
     head
+}
+
+#[cfg(feature = "axum")]
+fn target(extensions: &Extensions) -> Option<Uri> {
+    let axum::extract::OriginalUri(target) = extensions.get()?;
+    Some(target.clone())
+}
+
+#[cfg(not(feature = "axum"))]
+fn target(_: &Extensions) -> Option<Uri> {
+    None
 }
 
 /// The answer to a call that has begun. It is in gRPC, whatever content type the call has.

@@ -3,10 +3,7 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, ImmediateBackend, Key,
-    Receipt, Scope,
-};
+use tollgate_core::ImmediateBackend;
 use tollgate_http::{GrpcAnswers, RateLimitLayer};
 use tollgate_limiter::transport::{Admission, PolicySet};
 use tollgate_limiter::{ConfigError, Limiter, LimiterBuilder, Policy};
@@ -46,8 +43,8 @@ impl RateLimitInterceptor {
     ///
     /// # Errors
     ///
-    /// If the limiter cannot be built, or if a policy needs a part that an interceptor lacks: a route, a host, a key that is read
-    /// from either or from a body, a closure that reads the request ([`when`](tollgate_limiter::Policy::when),
+    /// If the limiter cannot be built, or if a policy needs a part that an interceptor lacks: a route, a host, a method of HTTP, a key
+    /// that is read from the target or from a body, a closure that reads the request ([`when`](tollgate_limiter::Policy::when),
     /// [`cost_by`](tollgate_limiter::Policy::cost_by)), a class that is read from there, an async key, tiers that are asked for, or
     /// a charge for messages or by the response.
     pub fn new(
@@ -55,7 +52,7 @@ impl RateLimitInterceptor {
         backend: impl ImmediateBackend,
     ) -> Result<Self, ConfigError> {
         let limiter = limiter
-            .backend(ImmediateAdapter(backend))
+            .backend(backend)
             .refusing(beyond_an_interceptor)
             .build()?;
         if limiter.class_needs_whole_request() {
@@ -120,8 +117,11 @@ impl RateLimitInterceptor {
                 passage.enter(request);
                 Ok(())
             }
-            // No policy waits, nor does `ImmediateAdapter`: those that could were refused when this was built.
-            (Admission::Ruled(None) | Admission::Pending(_), None) => Ok(()),
+            (Admission::Ruled(None), None) => Ok(()),
+            // No policy waits: those that could were refused when this was built.
+            (Admission::Pending(_), None) => Err(Status::internal(
+                "the limiter's backend is one that answers at once, and has not",
+            )),
         }
     }
 }
@@ -149,50 +149,4 @@ impl Interceptor for RateLimitInterceptor {
 /// The layer's answer, as a status.
 fn status(refused: &Response<Full<Bytes>>) -> Status {
     refusal_status(refused.headers())
-}
-
-/// A backend that is asked only for answers that it gives at once.
-#[derive(Debug)]
-struct ImmediateAdapter<B>(B);
-
-impl<B: ImmediateBackend> Backend for ImmediateAdapter<B> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        Answer::now(self.0.decide_now(charges))
-    }
-
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.0.decide_up_to(charges, at_least)
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        self.0.assume(charge)
-    }
-
-    fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.0.bans(scope)
-    }
-
-    fn place(&self) -> Option<String> {
-        self.0.place()
-    }
-
-    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        self.0.figures(tell);
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
 }

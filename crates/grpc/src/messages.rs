@@ -91,8 +91,9 @@ pub use self::service::MessageLimitService;
 ///   text, `multipart`. A file that begins with such a byte is charged as a message, so a router that takes files beside calls
 ///   needs policies that name paths. The answer is a call's if its content type is gRPC's.
 /// * A caller that a policy refuses without a charge ([`OnMissing::Deny`](tollgate_limiter::OnMissing::Deny), a block list) is
-///   refused at once if the request is known to be a call. Otherwise it is refused when a message begins, or when the answer is
-///   gRPC's.
+///   refused before the service runs if the request is known to be a call, or if its path looks like one: `/package.Service/Method`,
+///   or a route of axum's that ends in `/{*rest}`, as tonic's do. Otherwise it is refused when a message begins, or when the answer
+///   is gRPC's.
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct MessageLimitLayer {

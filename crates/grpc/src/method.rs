@@ -62,10 +62,10 @@ async fn let_in<L: Limits>(
     if extensions.get::<Guard<()>>().is_some() {
         return Ok((metadata, extensions));
     }
-    let head = call_head(metadata, extensions);
+    let mut head = call_head(metadata, extensions);
     let path = head.extensions.get::<MatchedPath>().cloned();
     let service = path.as_ref().map_or("", |path| service(path.as_str()));
-    let entered = transport::enter(&Method::<L>(PhantomData), &head, service).await;
+    let entered = transport::enter(&Method::<L>(PhantomData), &mut head, service).await;
     entered.map_err(|closed| match closed {
         EntranceError::Misused(misuse) => Status::internal(misuse.told()),
         EntranceError::Refused(response) => refusal_status(response.headers()),
@@ -106,6 +106,10 @@ impl<L: Limits> Site for Method<L> {
 
     fn rules(&self) -> Vec<Rule> {
         L::rules()
+    }
+
+    fn grpc(&self) -> Option<String> {
+        Some(L::handler())
     }
 
     fn name(&self, _: &str, service: &str) -> String {

@@ -133,7 +133,7 @@ impl<E: 'static> ResponseBody for http_body_util::combinators::UnsyncBoxBody<Byt
 impl<L, R> ResponseBody for http_body_util::Either<L, R>
 where
     L: ResponseBody,
-    R: http_body::Body<Data = L::Data>,
+    R: ResponseBody<Data = L::Data>,
     L::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -144,11 +144,7 @@ where
     fn watched(self, watch: BodyWatch) -> Self {
         match self {
             Self::Left(body) => Self::Left(body.watched(watch)),
-            // It can hold no other body.
-            Self::Right(body) => {
-                sent_at_once(&body, watch);
-                Self::Right(body)
-            }
+            Self::Right(body) => Self::Right(body.watched(watch)),
         }
     }
 }

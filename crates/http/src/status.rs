@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use http::Response;
 use tollgate_limiter::transport::{Ledger, Report};
 use tollgate_limiter::{PolicyVerdict, ResponseView};
 
@@ -36,7 +37,15 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard};
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct RateLimitStatus(Arc<Handle>);
+pub struct RateLimitStatus {
+    handle: Arc<Handle>,
+    /// The number of limits at handlers that this request has passed since the layer.
+    passed: u16,
+}
+
+/// Marks the refusal of a limit within other limits: the number of those that let the request pass and have not taken that back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefusedBehind(u16);
 
 /// The state that the handles of one layer on one request share. A request, its handler and its response carry only a pointer.
 #[derive(Debug, Default)]
@@ -46,15 +55,21 @@ struct Handle {
     config: Option<Arc<Config>>,
     /// The response of the layer that made it: see [`Ledger::begin_response`].
     response: u32,
+    /// The number that [`Ledger::enter`] returned for the layer.
+    entered: u16,
+    /// The number of limits at handlers that the request had passed before it came to the layer.
+    passed_before: u16,
     /// True if one of these layers writes headers.
     writes: bool,
     /// True if the ledger of the outermost layer holds something: nearly every response finds out here that it need not ask.
     holds: AtomicBool,
+    /// True if a limit further in than the outermost layer has refused the request.
+    is_refused: AtomicBool,
 }
 
 /// The charges of all layers around the handler.
 #[derive(Debug)]
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "most requests come past one layer, and its handle is one allocation"
 )]
@@ -71,63 +86,78 @@ impl Default for Charges {
     }
 }
 
+impl From<Handle> for RateLimitStatus {
+    #[inline(always)]
+    fn from(handle: Handle) -> Self {
+        Self {
+            handle: Arc::new(handle),
+            passed: 0,
+        }
+    }
+}
+
 impl RateLimitStatus {
     /// The handle of a layer with no other around it, which may write headers on the response. It begins with what that layer has
     /// decided.
     // Written where it stays: a call would move it once more.
     #[inline(always)]
     pub(crate) fn outermost(config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
-        Self(Arc::new(Handle {
+        Self::from(Handle {
             holds: AtomicBool::new(ledger.holds()),
             charges: Charges::Here(Mutex::new(ledger)),
             config: Some(Arc::clone(config)),
             response: 0,
+            entered: 0,
+            passed_before: 0,
             writes,
-        }))
+            is_refused: AtomicBool::new(false),
+        })
     }
 
     /// The handle of a layer within the one that has this handle.
     pub(crate) fn further_in(&self, config: &Arc<Config>, writes: bool, ledger: Ledger) -> Self {
-        let outermost = match &self.0.charges {
+        let outermost = match &self.handle.charges {
             Charges::Here(_) => self,
             Charges::Outermost(outermost) => outermost,
         };
-        let status = Self(Arc::new(Handle {
+        let response = outermost.ledger().begin_response();
+        Self::from(Handle {
+            entered: outermost.enter_for(response, ledger),
             charges: Charges::Outermost(outermost.clone()),
             config: Some(Arc::clone(config)),
-            response: outermost.ledger().begin_response(),
-            writes: writes || self.0.writes,
+            response,
+            passed_before: self.passed,
+            writes: writes || self.handle.writes,
             holds: AtomicBool::new(false),
-        }));
-        status.enter(ledger);
-        status
+            is_refused: AtomicBool::new(false),
+        })
     }
 
     /// True if a layer writes headers.
     pub(crate) fn is_written(&self) -> bool {
-        self.0.writes
+        self.handle.writes
     }
 
     /// The settings of the nearest layer.
     #[inline]
     pub(crate) fn config(&self) -> Option<&Arc<Config>> {
-        self.0.config.as_ref()
+        self.handle.config.as_ref()
     }
 
     /// The settings of the nearest layer and of the outermost one.
     pub(crate) fn configs(&self) -> impl Iterator<Item = &Arc<Config>> {
-        let configs = [&self.0.config, &self.outermost_handle().config];
+        let configs = [&self.handle.config, &self.outermost_handle().config];
         configs.into_iter().flatten()
     }
 
     #[inline]
     fn response(&self) -> u32 {
-        self.0.response
+        self.handle.response
     }
 
     #[inline]
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        match &self.0.charges {
+        match &self.handle.charges {
             Charges::Here(ledger) => ledger.lock().unwrap_or_else(PoisonError::into_inner),
             Charges::Outermost(outermost) => outermost.ledger(),
         }
@@ -148,33 +178,73 @@ impl RateLimitStatus {
 
     #[inline]
     fn outermost_handle(&self) -> &Handle {
-        match &self.0.charges {
-            Charges::Here(_) => &self.0,
-            Charges::Outermost(outermost) => &outermost.0,
+        match &self.handle.charges {
+            Charges::Here(_) => &self.handle,
+            Charges::Outermost(outermost) => &outermost.handle,
         }
     }
 
-    /// Enters a decision of the nearest layer, or of a limit within it.
+    /// Enters the decision of a limit within the nearest layer that let the request pass.
     pub(crate) fn enter(&self, ledger: Ledger) {
+        self.enter_for(self.response(), ledger);
+    }
+
+    fn enter_for(&self, response: u32, ledger: Ledger) -> u16 {
         if ledger.holds() {
             self.outermost_handle().holds.store(true, Ordering::Relaxed);
         }
-        self.ledger().append(ledger, self.response());
+        self.ledger().enter(ledger, response)
     }
 
-    /// Credits all charges so far, because a limit further in refuses the request, and enters what that limit decided.
-    pub(crate) fn give_back(&self, mut refusal: Ledger) {
-        // A policy on trial may have taken something for the request.
-        refusal.release();
+    /// The request has passed a limit at its handler.
+    pub(crate) fn pass(&mut self) {
+        self.passed = self.passed.saturating_add(1);
+    }
+
+    /// Enters the decision of a limit within the nearest layer that refuses the request. Its response gets the mark.
+    pub(crate) fn refuse(&self, refusal: Ledger) -> RefusedBehind {
+        let refused = &self.outermost_handle().is_refused;
+        refused.store(true, Ordering::Relaxed);
         let mut ledger = self.ledger();
-        ledger.give_back();
-        ledger.append(refusal, self.response());
-        ledger.refuse();
+        ledger.refuse(refusal, self.response(), self.passed);
+        RefusedBehind(self.passed)
     }
 
     /// Corrects the charges of the nearest layer by the response. Returns true if some depend on its body.
     pub(crate) fn settle_by_response(&self, response: &ResponseView<'_>) -> bool {
         self.ledger().settle_by_response(self.response(), response)
+    }
+
+    /// True if the response is the refusal of a limit further in. Then the nearest layer's charges are refunded, unless a handler has
+    /// run, and are not settled.
+    #[inline]
+    pub(crate) fn takes_back<R>(&self, response: &mut Response<R>) -> bool {
+        let is_refused = self.outermost_handle().is_refused.load(Ordering::Relaxed);
+        is_refused && self.undo(response)
+    }
+
+    #[cold]
+    fn undo<R>(&self, response: &mut Response<R>) -> bool {
+        let mut ledger = self.ledger();
+        let mark = response.extensions().get().map(|RefusedBehind(n)| *n);
+        // A status of gRPC has no room for the mark.
+        let code = response.headers().get("grpc-status");
+        let unmarked = ledger
+            .refused_behind()
+            .filter(|_| code.is_some_and(|code| code != "0"));
+        let Some(behind) = mark.or(unmarked) else {
+            return false;
+        };
+        let own = &self.handle;
+        let is_undone = ledger.undo(own.response, own.entered, behind);
+        let behind = if is_undone {
+            0
+        } else {
+            behind.saturating_add(1)
+        };
+        let mark = RefusedBehind(behind.saturating_add(own.passed_before));
+        response.extensions_mut().insert(mark);
+        true
     }
 
     /// Corrects the charges by the bytes of the body that were sent.

@@ -11,10 +11,11 @@ mod node;
 pub(crate) use self::node::address as address_in;
 mod walk;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use http::header::{FORWARDED, InvalidHeaderName};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tollgate_core::by_its_bits;
 
 pub use self::network_list::NetworkList;
 pub use self::networks::Networks;
@@ -341,25 +342,6 @@ fn lines_from_the_right<'a>(
         .into_iter()
         .rev()
         .map(HeaderValue::as_bytes)
-}
-
-/// The IPv4 address that an IPv6 address stands for, if it stands for one.
-#[inline]
-pub(crate) fn by_its_bits(address: IpAddr) -> IpAddr {
-    /// `::ffff:0:0/96` and `64:ff9b::/96`, without the 32 bits that are the IPv4 address.
-    const MAPPED: u128 = 0xffff;
-    const NAT64: u128 = 0x0064_ff9b << 64;
-
-    let IpAddr::V6(v6) = address else {
-        return address;
-    };
-    match v6.to_bits() >> 32 {
-        MAPPED | NAT64 => {
-            let [.., a, b, c, d] = v6.octets();
-            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
-        }
-        _ => address,
-    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ mod read_list;
 mod reading;
 mod seen_body;
 mod shape;
+mod spelling;
 mod typed;
 
 use std::any::TypeId;
@@ -83,6 +84,8 @@ pub(crate) use self::read_list::ReadList;
 pub use self::seen_body::{ContentType, SeenBody};
 #[doc(hidden)]
 pub use self::shape::KeyShape;
+#[doc(hidden)]
+pub use self::spelling::Spelling;
 
 use crate::{Key, RequestView};
 
@@ -294,7 +297,11 @@ pub(crate) fn whole(parts: &[Result<Key, KeyMissing>]) -> Result<Key, KeyMissing
         .chain(missing)
         .find(|part| part.is_ambiguous());
     let reported = ambiguous.unwrap_or(first).clone();
-    if parts.iter().all(Result::is_err) {
+    let is_known = |part: &Result<Key, KeyMissing>| match part {
+        Ok(_) => true,
+        Err(missing) => missing.has_known_parts(),
+    };
+    if !parts.iter().any(is_known) {
         return Err(reported);
     }
     let known: Vec<Key> = parts

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, Figure, Key, Part, Receipt, Scope,
+    Admin, Answer, Backend, BanList, Call, Capabilities, Charge, Decision, Figure, Key, Part,
+    Scope, Settlement,
 };
 
 use self::asking::ask;
@@ -97,13 +98,13 @@ impl LeasingBackend {
             }
             Spent::Short(place) => {
                 let (pool, told) = (Arc::clone(&self.pool), Told { place, position: 0 });
-                backend.decide(&[*charge]).map(move |answer| {
+                backend.decide(Call::of(&[*charge])).map(move |answer| {
                     let decision = answer?;
                     pool.tell(&[told], &decision);
                     Ok(decision)
                 })
             }
-            Spent::Unleased => backend.decide(&[*charge]),
+            Spent::Unleased => backend.decide(Call::of(&[*charge])),
         }
     }
 
@@ -132,11 +133,14 @@ impl LeasingBackend {
             return Answer::now(Ok(reserved.admitted()));
         }
         let pool = Arc::clone(&self.pool);
-        self.pool.backend.decide(&others).map(move |answer| {
-            let decision = answer?;
-            pool.tell(&told, &decision);
-            Ok(reserved.joined(&decision))
-        })
+        self.pool
+            .backend
+            .decide(Call::of(&others))
+            .map(move |answer| {
+                let decision = answer?;
+                pool.tell(&told, &decision);
+                Ok(reserved.joined(&decision))
+            })
     }
 }
 
@@ -147,48 +151,40 @@ impl Drop for LeasingBackend {
 }
 
 impl Backend for LeasingBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
         let terms = self.terms.load();
-        match charges {
+        let has_lease = |charge| terms.for_charge(charge).is_some();
+        match call.charges {
+            // As much as there is has no block.
+            _ if call.at_least.is_some() => self.pool.backend.decide(call),
             [charge] => self.decide_one(&terms, charge),
-            _ if charges
-                .iter()
-                .any(|charge| terms.for_charge(charge).is_some()) =>
-            {
-                self.decide_several(&terms, charges)
-            }
-            _ => self.pool.backend.decide(charges),
+            charges if charges.iter().any(has_lease) => self.decide_several(&terms, charges),
+            _ => self.pool.backend.decide(call),
         }
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.pool.backend.decide_up_to(charges, at_least)
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.pool.backend.settle(settlement);
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.pool.backend.credit(receipt, n);
+    fn admin(&self) -> &dyn Admin {
+        self
     }
+}
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.pool.backend.debit(receipt, n);
-    }
-
+impl Admin for LeasingBackend {
     /// Forgets the blocks as well. They are not credited, since their units are of a budget that is full again.
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         self.pool.shelves.forget(scope, key);
-        self.pool.backend.reset(scope, key)
-    }
-
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        self.pool.backend.assume(charge)
+        self.pool.backend.admin().reset(scope, key)
     }
 
     fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.pool.backend.bans(scope)
+        self.pool.backend.admin().bans(scope)
     }
 
     fn place(&self) -> Option<String> {
-        self.pool.backend.place()
+        self.pool.backend.admin().place()
     }
 
     fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
@@ -196,11 +192,11 @@ impl Backend for LeasingBackend {
             Figure::LeasedDecisions,
             self.decided.load(Ordering::Relaxed),
         );
-        self.pool.backend.figures(tell);
+        self.pool.backend.admin().figures(tell);
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.pool.backend.capabilities()
+        self.pool.backend.admin().capabilities()
     }
 }
 

@@ -28,7 +28,7 @@ mod plan;
 mod planning;
 #[cfg(feature = "metrics")]
 mod published;
-mod settlement;
+mod settler;
 mod shedder;
 mod shedding;
 mod snapshot;
@@ -67,7 +67,7 @@ use self::places::Places;
 pub use self::plan::{Entries, Plan};
 pub use self::planning::Rejection;
 pub use self::planning::{PendingPlan, Planning};
-use self::settlement::Settlement;
+use self::settler::Settler;
 use self::shedder::Shedder;
 pub use self::shedding::Shedding;
 pub use self::snapshot::MOST_LOG_ENTRIES;
@@ -128,7 +128,7 @@ struct Inner {
     places: Arc<Places>,
     health: Health,
     observers: Arc<Observers>,
-    settlement: Arc<Settlement>,
+    settler: Arc<Settler>,
     warned_of_missing_peer: AtomicBool,
     /// True if a layer charges messages.
     attends_messages: AtomicBool,
@@ -227,12 +227,12 @@ impl Limiter {
     ///
     /// // The job failed after two pages: three of five units come back.
     /// for receipt in checked.into_receipts() {
-    ///     limiter.credit(receipt, 3);
+    ///     limiter.refund(receipt, 3);
     /// }
     /// assert_eq!(limiter.check("render", "alice").cost(3).await?.remaining(), 0);
     /// # Ok(()) }
     /// ```
-    pub fn credit(&self, receipt: Receipt, n: u64) {
+    pub fn refund(&self, receipt: Receipt, n: u64) {
         self.corrects_by_hand(&receipt, Cause::Credited);
         self.give_back(receipt, n);
     }
@@ -252,7 +252,7 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     pub fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.settlement.take(receipt, n);
+        self.0.settler.take(receipt, n);
         self.corrects_by_hand(receipt, Cause::Debited);
     }
 
@@ -293,7 +293,7 @@ impl Limiter {
         let policy = self.policy(policy).ok_or_else(unknown)?;
         let key = self.identity(&policy, &key)?;
         for scope in policy.scopes() {
-            let reset = self.0.backend.reset(scope, &key);
+            let reset = self.0.backend.admin().reset(scope, &key);
             reset.await.map_err(CheckError::Unavailable)?;
         }
         Ok(())
@@ -647,7 +647,7 @@ impl Limiter {
 
     /// Gives back to the backend, and wakes the requests that wait for it.
     fn give_back(&self, receipt: Receipt, n: u64) {
-        self.0.settlement.give_back(receipt, n);
+        self.0.settler.give_back(receipt, n);
     }
 }
 
@@ -706,7 +706,7 @@ impl Limiter {
         }
         let (local, places): (Arc<LocalBudgets>, Arc<Places>) = Default::default();
         let observers = Arc::new(observers);
-        let settlement = Settlement {
+        let settler = Settler {
             backend: Arc::clone(&backend),
             local: Arc::clone(&local),
             observers: Arc::clone(&observers),
@@ -726,7 +726,7 @@ impl Limiter {
             places,
             health: Health::default(),
             observers,
-            settlement: Arc::new(settlement),
+            settler: Arc::new(settler),
             warned_of_missing_peer: AtomicBool::new(false),
             attends_messages: AtomicBool::new(false),
             attached: Attachments::default(),

@@ -36,6 +36,7 @@ use self::conditions::Conditions;
 pub use self::conditions::Unmet;
 pub(crate) use self::cost::Cost;
 use self::exemptions::Exemptions;
+pub(crate) use self::exemptions::has_form_of_call;
 pub use self::failure::{OnFailure, Share};
 pub use self::label::Label;
 pub(crate) use self::label::{Rank, Seat};
@@ -242,7 +243,8 @@ impl Policy {
         self
     }
 
-    /// Computes the cost of a request from its head: the length of its body, the size of the page that it asks for.
+    /// Computes the cost of a request from its head: the length of its body, the size of the page that it asks for. A cost of 0
+    /// always passes.
     ///
     /// ```
     /// use http::header::CONTENT_LENGTH;
@@ -250,7 +252,9 @@ impl Policy {
     ///
     /// let uploads = Policy::new("uploads", Quota::per_hour(1 << 30)).cost_by(|request| {
     ///     let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    ///     length.and_then(|length| length.parse().ok()).unwrap_or(1 << 20)
+    ///     let length = length.and_then(|length| length.parse().ok());
+    ///     // An empty body costs 1.
+    ///     length.map_or(1 << 20, |bytes: u64| bytes.max(1))
     /// });
     /// ```
     #[must_use]

@@ -11,8 +11,9 @@ use std::sync::OnceLock;
 use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
 use http::header::HOST;
 use http::{Extensions, HeaderMap, Method, Request, Uri};
+use tollgate_core::by_its_bits;
 
-use crate::client::{ClientAddress, by_its_bits};
+use crate::client::ClientAddress;
 use crate::matching::{PathForms, Pattern};
 
 pub use self::dialect::Dialect;
@@ -61,12 +62,12 @@ pub struct RequestView<'a> {
 pub(crate) struct Routing<'a> {
     pub(crate) path: &'a PathForms<'a>,
     pub(crate) routes: &'a [Pattern],
-    /// True if only the form that axum routes by counts.
+    /// True if the path counts only if it takes one route in all forms, the one that axum routes by included.
     pub(crate) is_exact: bool,
 }
 
 impl<'a> Routing<'a> {
-    /// The routing for a policy's exemptions, which counts only the form that axum routes by.
+    /// The routing for a policy's exemptions.
     pub(crate) fn exact(&self) -> Self {
         Self {
             is_exact: true,
@@ -74,19 +75,33 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// The form of the path that the pattern covers, if there is one.
-    pub(crate) fn form_for(&self, route: &Pattern) -> Option<&'a str> {
-        if self.is_exact {
-            let raw = self.path.raw();
-            return route.covers(raw).then_some(raw);
-        }
-        self.path.iter().find(|form| route.covers(form))
+    /// The forms of the path that the pattern covers.
+    pub(crate) fn forms_for(&self, route: &Pattern) -> impl Iterator<Item = &'a str> {
+        let counts = !self.is_exact || self.forms().all(|form| self.covers(route, form));
+        let forms = counts.then(|| self.path.iter());
+        forms
+            .into_iter()
+            .flatten()
+            .filter(|form| route.covers(form))
     }
 
-    /// The first of the patterns that covers the path, and the form in which it does.
-    pub(crate) fn covering(&self) -> Option<(&'a Pattern, &'a str)> {
-        let mut routes = self.routes.iter();
-        routes.find_map(|route| Some((route, self.form_for(route)?)))
+    /// For each form of the path that some pattern covers, the first of these.
+    pub(crate) fn covering(&self) -> impl Iterator<Item = &'a Pattern> {
+        let first = |form| self.routes.iter().find(|route| self.covers(route, form));
+        let counts = !self.is_exact || self.forms().all(|form| first(form).is_some());
+        let forms = counts.then(|| self.forms());
+        forms.into_iter().flatten().filter_map(first)
+    }
+
+    fn forms(&self) -> impl Iterator<Item = &'a str> {
+        let raw = self.is_exact.then(|| self.path.raw().map(|(raw, _)| raw));
+        self.path.covered().chain(raw.into_iter().flatten())
+    }
+
+    fn covers(&self, route: &Pattern, form: &str) -> bool {
+        // An exempt `/health/` is one that a layer further in makes `/health`.
+        let is_tidied = || route.tidied().is_some_and(|route| route.covers(form));
+        route.covers(form) || (self.is_exact && is_tidied())
     }
 }
 
@@ -183,6 +198,13 @@ impl<'a> RequestView<'a> {
         matched_path(self.extensions)
     }
 
+    /// True if no pattern says anything about the path: neither one of axum's nor one of the policy's.
+    pub(crate) fn is_of_unknown_route(&self) -> bool {
+        let has_routes = |routing: &Routing<'_>| !routing.routes.is_empty();
+        let is_told = self.matched_path().is_some() || self.nested_path().is_some();
+        !is_told && !self.routing.is_some_and(has_routes)
+    }
+
     /// The part of the path that axum's `nest` took off, as it was written there.
     pub(crate) fn nested_path(&self) -> Option<&'a str> {
         nested_path(self.extensions)
@@ -210,6 +232,19 @@ impl<'a> RequestView<'a> {
         self.uri
     }
 
+    /// The path, with the part that axum's `nest` took off. A layer between the router and this one may have rewritten it.
+    pub(crate) fn path_forms(&self, ignore_case: bool) -> PathForms<'a> {
+        let (sent, here) = (self.original_uri().path(), self.uri.path());
+        // Nearly always there is one target.
+        if std::ptr::eq(sent, here) || sent == here {
+            return PathForms::of(sent, ignore_case);
+        }
+        match rewritten(sent, here, self.nested_path()) {
+            Some(path) => PathForms::rewritten(path, sent, ignore_case),
+            None => PathForms::of(sent, ignore_case),
+        }
+    }
+
     /// The host that the request is for, in lower case, without port and without a dot at the end. The target and each `Host` line
     /// have to say the same.
     ///
@@ -228,14 +263,9 @@ impl<'a> RequestView<'a> {
         let lines = lines.map(|line| line.to_str().map_or("", without_port));
         let mut hosts = target.into_iter().chain(lines).map(name_of_host);
         let first = hosts.next()??;
-        let agree = hosts.all(|host| host.is_some_and(|host| host.eq_ignore_ascii_case(first)));
-        if !agree {
-            None
-        } else if first.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            Some(Cow::Owned(first.to_ascii_lowercase()))
-        } else {
-            Some(Cow::Borrowed(first))
-        }
+        hosts
+            .all(|host| host.as_ref() == Some(&first))
+            .then_some(first)
     }
 
     /// The headers. Any caller can set any of them.
@@ -318,6 +348,28 @@ fn peer_elsewhere(extensions: &Extensions) -> Option<IpAddr> {
     None
 }
 
+/// The whole path here, unless it is the one that the caller sent, less what a nest took off. The nest's parameters are taken as they were
+/// sent: who took them off before they were rewritten is not known.
+fn rewritten<'a>(sent: &str, here: &'a str, nested: Option<&str>) -> Option<Cow<'a, str>> {
+    let Some(nested) = nested else {
+        return Some(Cow::Borrowed(here));
+    };
+    let mut rest = sent;
+    let mut whole = String::new();
+    for segment in nested.split('/').filter(|segment| !segment.is_empty()) {
+        let behind = rest.strip_prefix('/').unwrap_or(rest);
+        let (sent, next) = behind.split_at(behind.find('/').unwrap_or(behind.len()));
+        whole.push('/');
+        whole.push_str(if segment.contains('{') { sent } else { segment });
+        rest = next;
+    }
+    if rest == here || (rest.is_empty() && here == "/") {
+        return None;
+    }
+    whole.push_str(here);
+    Some(Cow::Owned(whole))
+}
+
 #[cfg(feature = "axum")]
 fn nested_path(extensions: &Extensions) -> Option<&str> {
     let nested = extensions.get::<axum::extract::NestedPath>();
@@ -340,17 +392,29 @@ fn matched_path(_: &Extensions) -> Option<&str> {
     None
 }
 
-/// The host without dots at the end, if that is all there is.
-fn name_of_host(host: &str) -> Option<&str> {
+/// A host in its one form, with or without a port, if that is all there is.
+pub(crate) fn one_host(host: &str) -> Option<String> {
+    name_of_host(without_port(host)).map(Cow::into_owned)
+}
+
+/// The host in its one form: in lower case, without dots at the end, and an IPv6 address as RFC 5952 writes it.
+fn name_of_host(host: &str) -> Option<Cow<'_, str>> {
     let host = host.trim_end_matches('.');
     let address = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'));
-    let is_host = match address {
-        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && host.bytes().all(is_in_names),
-    };
-    is_host.then_some(host)
+    if let Some(address) = address {
+        let address: Ipv6Addr = address.parse().ok()?;
+        return Some(Cow::Owned(format!("[{address}]")));
+    }
+    if host.is_empty() || !host.bytes().all(is_in_names) {
+        return None;
+    }
+    Some(if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    })
 }
 
 /// True if names of hosts may have this character.

@@ -14,7 +14,7 @@
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-use tollgate_core::{Backend, Charge, ImmediateBackend, Key, Mode, Quota, Scope};
+use tollgate_core::{Backend, Call, Charge, ImmediateBackend, Key, Mode, Quota, Scope};
 use tollgate_memory::MemoryBackend;
 
 fn main() {
@@ -42,9 +42,9 @@ fn main() {
         };
         let charges = black_box(std::slice::from_ref(&charge));
         if kind == "boxed" {
-            black_box(&backend.decide(charges).try_now());
+            black_box(&backend.decide(Call::of(charges)).try_now());
         } else {
-            black_box(&backend.decide_now(charges));
+            black_box(&backend.decide_now(Call::of(charges)));
         }
     }
 }

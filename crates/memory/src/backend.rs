@@ -4,9 +4,8 @@ use std::fmt;
 use std::slice;
 
 use tollgate_core::{
-    Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Clock, Decision,
-    FailureKind, Figure, ImmediateBackend, Key, KeyHashing, MAX_CHARGES, Receipt, Scope, State,
-    Timestamp, check_up_to, decide, decide_one, decide_quickly, decide_up_to,
+    Admin, Answer, Backend, BackendError, BanList, Call, Capabilities, Capability, Clock, Decision,
+    Figure, ImmediateBackend, Key, KeyHashing, Receipt, Scope, Settlement, State, decide,
 };
 
 use crate::builder::MemoryBackendBuilder;
@@ -59,70 +58,15 @@ impl MemoryBackend {
 
     /// Kept apart from [`Backend::decide`], where the decision would be made in one place and copied to another.
     #[inline(never)]
-    fn decided(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
-        self.decide_now(charges)
+    fn decided(&self, call: Call<'_>) -> Result<Decision, BackendError> {
+        self.decide_now(call)
     }
 
-    /// Decides like [`Backend::decide_up_to`], at once.
-    ///
-    /// ```
-    /// use tollgate::{Charge, Key, MemoryBackend, Mode, Quota, Scope};
-    ///
-    /// let quota = Quota::per_day(5);
-    /// let charge = Charge {
-    ///     scope: Scope::of("mail", 0, &quota),
-    ///     quota: &quota,
-    ///     key: &Key::from("alice"),
-    ///     cost: 8,
-    ///     mode: Mode::Enforce,
-    /// };
-    /// let granted = MemoryBackend::new().decide_up_to_now(&[charge], 1)?;
-    /// assert_eq!(granted.verdicts()[0].taken(), 5);
-    /// # Ok::<(), tollgate::BackendError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the call is not valid.
-    pub fn decide_up_to_now(
-        &self,
-        charges: &[Charge<'_>],
-        at_least: u64,
-    ) -> Result<Decision, BackendError> {
-        if charges.len() > MAX_CHARGES {
-            return Err(too_many(charges.len()));
-        }
-        check_up_to(charges)?;
-        if let [charge] = charges {
-            return self.decide_one_up_to(charge, at_least);
-        }
-        decide_several(
-            &self.shards,
-            &self.hashing,
-            &*self.clock,
-            charges,
-            |now, states| decide_up_to(now, charges, states, at_least),
-        )
-    }
-
-    fn decide_one_up_to(
-        &self,
-        charge: &Charge<'_>,
-        at_least: u64,
-    ) -> Result<Decision, BackendError> {
-        let lookup = Lookup::new(&self.hashing, charge.scope, charge.key);
-        let came_at = self.clock.now();
-        let mut shard = self.shards.lock_for(&lookup);
-        let now = shard.time(came_at, &*self.clock);
-        shard.tidy_now_and_then(&self.hashing, now);
-        let decide = |state: &mut State| {
-            let state = slice::from_mut(state);
-            decide_up_to(now, slice::from_ref(charge), state, at_least)
-        };
-        match shard.find(&lookup) {
-            Some(slot) => Ok(decide(shard.state_mut(slot))),
-            None => shard.decide_unseen(&self.hashing, now, lookup, charge, decide),
-        }
+    /// Decides a call of several charges, or one for as much as there is.
+    #[inline(never)]
+    fn decide_several(&self, call: Call<'_>) -> Result<Decision, BackendError> {
+        call.check()?;
+        decide_several(&self.shards, &self.hashing, &*self.clock, call)
     }
 
     /// Asks the idempotency key of a charge, if it had one, whether it may be given back.
@@ -162,58 +106,9 @@ impl MemoryBackend {
         let number = |key| self.shards.number(&Lookup::new(&self.hashing, scope, key));
         number(a) == number(b)
     }
-}
 
-impl Default for MemoryBackend {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ImmediateBackend for MemoryBackend {
-    #[inline]
-    fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
-        if let [charge] = charges {
-            let lookup = Lookup::new(&self.hashing, charge.scope, charge.key);
-            // No lock is held while a clock is read.
-            let came_at = self.clock.now();
-            let mut shard = self.shards.lock_for(&lookup);
-            let now = shard.time(came_at, &*self.clock);
-            shard.tidy_now_and_then(&self.hashing, now);
-            let Some(slot) = shard.find(&lookup) else {
-                let decide = |state: &mut State| decide_one(now, charge, state);
-                return shard.decide_unseen(&self.hashing, now, lookup, charge, decide);
-            };
-            let state = shard.state_mut(slot);
-            return match decide_quickly(now, charge, state) {
-                Some(decision) => Ok(decision),
-                None => decided_less_often(now, charge, state),
-            };
-        }
-        if charges.len() > MAX_CHARGES {
-            return Err(too_many(charges.len()));
-        }
-        decide_several(
-            &self.shards,
-            &self.hashing,
-            &*self.clock,
-            charges,
-            |now, states| decide(now, charges, states),
-        )
-    }
-}
-
-impl Backend for MemoryBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        Answer::now(self.decided(charges))
-    }
-
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        Answer::now(self.decide_up_to_now(charges, at_least))
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        if !self.may_give_back(&receipt, n) {
+    fn refunded(&self, receipt: &Receipt, n: u64) {
+        if !self.may_give_back(receipt, n) {
             return;
         }
         let lookup = Lookup::new(&self.hashing, receipt.scope(), receipt.key());
@@ -231,7 +126,7 @@ impl Backend for MemoryBackend {
         }
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
+    fn debited(&self, receipt: &Receipt, n: u64) {
         if n == 0 {
             return;
         }
@@ -254,7 +149,56 @@ impl Backend for MemoryBackend {
             drop(shard.insert(&self.hashing, now, &lookup, state, false));
         }
     }
+}
 
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ImmediateBackend for MemoryBackend {
+    #[inline]
+    fn decide_now(&self, call: Call<'_>) -> Result<Decision, BackendError> {
+        let ([charge], None) = (call.charges, call.at_least) else {
+            return self.decide_several(call);
+        };
+        // The other kind of call is known not to come here: a twelfth of a check.
+        let call = Call::of(call.charges);
+        let lookup = Lookup::new(&self.hashing, charge.scope, charge.key);
+        // No lock is held while a clock is read.
+        let came_at = self.clock.now();
+        let mut shard = self.shards.lock_for(&lookup);
+        let now = shard.time(came_at, &*self.clock);
+        shard.tidy_now_and_then(&self.hashing, now);
+        let Some(slot) = shard.find(&lookup) else {
+            let decide = |state: &mut State| decide(now, call, slice::from_mut(state));
+            return shard.decide_unseen(&self.hashing, now, lookup, charge, decide);
+        };
+        Ok(decide(now, call, slice::from_mut(shard.state_mut(slot))))
+    }
+}
+
+impl Backend for MemoryBackend {
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        Answer::now(self.decided(call))
+    }
+
+    fn settle(&self, settlement: Settlement<'_>) {
+        match settlement {
+            Settlement::Refund(receipt, n) => self.refunded(&receipt, n),
+            Settlement::Debit(receipt, n) => self.debited(receipt, n),
+            // This backend decides all permits.
+            _ => {}
+        }
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+}
+
+impl Admin for MemoryBackend {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         let lookup = Lookup::new(&self.hashing, scope, key);
         let mut shard = self.shards.lock_for(&lookup);
@@ -299,22 +243,4 @@ impl fmt::Debug for MemoryBackend {
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
-}
-
-/// Kept apart from the path of the commonest quotas, and made where it is handed over: a decision is large.
-#[inline(never)]
-fn decided_less_often(
-    now: Timestamp,
-    charge: &Charge<'_>,
-    state: &mut State,
-) -> Result<Decision, BackendError> {
-    Ok(decide_one(now, charge, state))
-}
-
-#[cold]
-fn too_many(charges: usize) -> BackendError {
-    BackendError::new(
-        FailureKind::InvalidCall,
-        format!("{charges} charges in one call, at most {MAX_CHARGES} are allowed"),
-    )
 }

@@ -1,7 +1,7 @@
 //! Tollgate's backend in memory: exact, bounded, and never waiting.
 //!
 //! ```
-//! use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+//! use tollgate::{Call, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 //!
 //! let backend = MemoryBackend::new();
 //! let quota = Quota::per_day(5);
@@ -13,9 +13,9 @@
 //!     mode: Mode::Enforce,
 //! };
 //! for _ in 0..5 {
-//!     assert!(backend.decide_now(&[charge])?.is_admitted());
+//!     assert!(backend.decide_now(Call::of(&[charge]))?.is_admitted());
 //! }
-//! assert!(!backend.decide_now(&[charge])?.is_admitted());
+//! assert!(!backend.decide_now(Call::of(&[charge]))?.is_admitted());
 //! # Ok::<(), tollgate::BackendError>(())
 //! ```
 //!

@@ -4,8 +4,8 @@ use std::mem;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    BackendError, Charge, Clock, Decision, KeyHashing, MAX_CHARGES, Quota, Receipt, State, States,
-    Timestamp,
+    BackendError, Call, Charge, Clock, Decision, KeyHashing, MAX_CHARGES, Quota, Receipt, State,
+    States, Timestamp, decide,
 };
 
 use crate::lookup::Lookup;
@@ -45,7 +45,7 @@ pub(crate) struct CallStates<'s, 'a> {
     home_of: &'s [usize],
 }
 
-/// Decides a call of any number of charges up to [`MAX_CHARGES`], by this rule.
+/// Decides a valid call.
 ///
 /// Every call locks in ascending order, so that no two wait for each other.
 ///
@@ -56,9 +56,9 @@ pub(crate) fn decide_several(
     shards: &Shards,
     hashing: &KeyHashing,
     clock: &dyn Clock,
-    charges: &[Charge<'_>],
-    decide: impl FnOnce(Timestamp, &mut CallStates<'_, '_>) -> Decision,
+    call: Call<'_>,
 ) -> Result<Decision, BackendError> {
+    let charges = call.charges;
     let mut places: PerCharge<Place<'_>> = SmallVec::new();
     let mut place_of: PerCharge<usize> = SmallVec::new();
     let mut numbers: PerCharge<usize> = SmallVec::new();
@@ -103,7 +103,7 @@ pub(crate) fn decide_several(
         homes: &mut homes,
         home_of: &place_of,
     };
-    let decision = decide(now, &mut held);
+    let decision = decide(now, call, &mut held);
 
     // Only now, because this may evict: no slot that was found above may move before the call is decided.
     let taken = |place| {

@@ -15,8 +15,8 @@ use common::one;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use tollgate_core::{
-    Algorithm, Backend, Charge, Clock, Concurrent, Decision, ImmediateBackend, Key, ManualClock,
-    Quota, Scope, Timestamp,
+    Algorithm, Backend, Call, Charge, Clock, Concurrent, Decision, ImmediateBackend, Key,
+    ManualClock, Quota, Scope, Timestamp,
 };
 use tollgate_memory::{MemoryBackend, MemoryBackendBuilder};
 
@@ -37,13 +37,13 @@ fn keys(backend: &MemoryBackend, scope: Scope) -> [Key; 2] {
 
 fn admits(backend: &MemoryBackend, charges: &[Charge<'_>]) -> bool {
     backend
-        .decide_now(charges)
+        .decide_now(Call::of(charges))
         .is_ok_and(|decision| decision.is_admitted())
 }
 
 fn remaining(backend: &MemoryBackend, charge: Charge<'_>) -> u64 {
     let peek = Charge { cost: 0, ..charge };
-    backend.decide_now(&[peek]).unwrap().verdicts()[0].remaining()
+    backend.decide_now(Call::of(&[peek])).unwrap().verdicts()[0].remaining()
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn a_credit_while_another_call_is_decided_is_neither_lost_nor_doubled() {
             cost: 2,
             ..one(scope, &quota, &key)
         }];
-        let decision: Decision = backend.decide_now(&charges).unwrap();
+        let decision: Decision = backend.decide_now(Call::of(&charges)).unwrap();
         let receipt = decision.receipts(&charges).next().unwrap();
 
         // when
         let other = thread::spawn({
             let backend = backend.clone();
-            move || backend.credit(receipt, 1)
+            move || backend.refund(receipt, 1)
         });
         let admitted = admits(&backend, &[one(scope, &quota, &key)]);
         other.join().unwrap();
@@ -161,7 +161,7 @@ fn a_reset_while_another_call_is_decided_leaves_a_state_that_could_be() {
         // when
         let other = thread::spawn({
             let (backend, key) = (backend.clone(), key.clone());
-            move || backend.reset(scope, &key).try_now().is_ok()
+            move || backend.admin().reset(scope, &key).try_now().is_ok()
         });
         let admitted = admits(&backend, &[one(scope, &quota, &key)]);
         assert!(other.join().unwrap());
@@ -197,7 +197,9 @@ fn time_is_read_in_the_order_in_which_calls_are_decided() {
         // when two threads call around the end of the window, and a third call follows
         let ask = move |backend: &MemoryBackend| {
             let key = Key::from("alice");
-            backend.decide_now(&[one(scope, &quota, &key)]).unwrap()
+            backend
+                .decide_now(Call::of(&[one(scope, &quota, &key)]))
+                .unwrap()
         };
         let other = thread::spawn({
             let backend = backend.clone();
@@ -232,12 +234,12 @@ fn two_threads_that_take_the_only_place_of_a_key_never_have_it_both_and_leave_it
             move || {
                 let key = Key::from("alice");
                 let charges = [one(scope, &quota, &key)];
-                let decision: Decision = backend.decide_now(&charges).unwrap();
+                let decision: Decision = backend.decide_now(Call::of(&charges)).unwrap();
                 let receipt = decision.receipts(&charges).next();
                 if let Some(receipt) = receipt {
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    backend.credit(receipt, 1);
+                    backend.refund(receipt, 1);
                     return true;
                 }
                 false

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Answer, Backend, BackendError, BanList, Capabilities, Capability, Charge, Decision,
-    FailureKind, Figure, Key, MAX_CHARGES, Quota, Receipt, Scope, Timestamp, Unit, check_up_to,
+    Admin, Answer, Backend, BackendError, BanList, Call, Capabilities, Capability, Charge,
+    Decision, Figure, Key, Quota, Receipt, Scope, Settlement, Timestamp, Unit,
 };
 
 use crate::bans;
@@ -137,7 +137,7 @@ impl RedisBackend {
     }
 
     /// The budgets of one policy that are in use, for operators: at most `most`, the emptiest first. Each scope of the policy comes
-    /// with the quota by which its budgets are read. Bans have a [list](tollgate_core::Backend::bans) of their own. Nothing is
+    /// with the quota by which its budgets are read. Bans have a [list](tollgate_core::Admin::bans) of their own. Nothing is
     /// charged.
     ///
     /// The work is that of the list of bans: `SCAN` on each master, 500 names at a time and at most a million on each node, outside
@@ -227,24 +227,17 @@ impl RedisBackend {
         &self.known
     }
 
-    /// Decides, or grants as much as there is: by what is known, or by the server.
-    fn judge(&self, charges: &[Charge<'_>], at_least: Option<u64>) -> Answer<Decision> {
-        let judged = self.known.judge(charges, at_least);
+    /// Decides by what is known, or by the server.
+    fn judge(&self, call: Call<'_>) -> Answer<Decision> {
+        let judged = self.known.judge(call);
         if let Judged::Denied(denied) = judged {
             return self.known.answer(denied);
         }
         let deadline = self.fleet.deadline();
-        let request = Request::for_decision(charges, &self.names);
-        let request = match at_least {
-            Some(at_least) => request.up_to(at_least),
-            None => request,
-        };
+        let request = Request::for_decision(call, &self.names);
         match judged {
-            Judged::Waits(turn) => {
-                let waits = self.clone().waits(turn, request, deadline, at_least);
-                Answer::later(waits)
-            }
-            Judged::Asks(turn) => self.ask(request, turn, deadline, at_least),
+            Judged::Waits(turn) => Answer::later(self.clone().waits(turn, request, deadline)),
+            Judged::Asks(turn) => self.ask(request, turn, deadline),
             Judged::Denied(denied) => self.known.answer(denied),
         }
     }
@@ -256,7 +249,6 @@ impl RedisBackend {
         turn: TurnUnderWay,
         request: Request,
         deadline: Instant,
-        at_least: Option<u64>,
     ) -> Result<Decision, BackendError> {
         let mut judged = Judged::Waits(turn);
         for _ in 0..2 {
@@ -267,22 +259,19 @@ impl RedisBackend {
             let charges = request.work.charges().unwrap_or_default();
             let charges: SmallVec<[Charge<'_>; 2]> =
                 charges.iter().map(OwnedCharge::borrow).collect();
-            judged = self.known.judge(&charges, at_least);
+            judged = self.known.judge(Call {
+                charges: &charges,
+                at_least: request.least(),
+            });
         }
         match judged {
             Judged::Denied(denied) => self.known.answer(denied).await,
-            Judged::Asks(turn) => self.ask(request, turn, deadline, at_least).await,
-            Judged::Waits(_) => self.ask(request, None, deadline, at_least).await,
+            Judged::Asks(turn) => self.ask(request, turn, deadline).await,
+            Judged::Waits(_) => self.ask(request, None, deadline).await,
         }
     }
 
-    fn ask(
-        &self,
-        mut request: Request,
-        turn: Option<Turn>,
-        deadline: Instant,
-        at_least: Option<u64>,
-    ) -> Answer<Decision> {
+    fn ask(&self, mut request: Request, turn: Option<Turn>, deadline: Instant) -> Answer<Decision> {
         match &self.fleet {
             Fleet::One(dispatch) => {
                 request.known = turn.map(KnownPart::Turn);
@@ -292,7 +281,7 @@ impl RedisBackend {
             // Its caller drives it, so that no other may wait for it: the turn ends here.
             Fleet::Cluster(cluster) if saga::is_needed(&request) => {
                 let cluster = Arc::clone(cluster);
-                match at_least {
+                match request.least() {
                     Some(at_least) => Answer::later(saga::grant(cluster, request, at_least)),
                     None => Answer::later(saga::decide(cluster, request)),
                 }
@@ -313,45 +302,45 @@ impl RedisBackend {
 }
 
 impl Backend for RedisBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        if let Some(refused) = too_many(charges) {
-            return Answer::now(Err(refused));
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        match call.check() {
+            Ok(()) => self.judge(call),
+            Err(refused) => Answer::now(Err(refused)),
         }
-        self.judge(charges, None)
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        let refused = too_many(charges).map_or_else(|| check_up_to(charges), Err);
-        if let Err(refused) = refused {
-            return Answer::now(Err(refused));
-        }
-        self.judge(charges, Some(at_least))
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        if is_assumed(&receipt) {
-            let name = self.names.of(receipt.scope(), receipt.key());
-            return self
-                .fleet
-                .holder()
-                .no_longer_assumes(name, n.min(receipt.cost()));
-        }
-        let name = self.names.of(receipt.scope(), receipt.key());
-        let id = receipt
-            .id_to_close(n)
-            .map(|id| self.names.of(id.scope(), id.key()));
-        self.tell(Request::credit(receipt, n, name, id));
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        if receipt.scope().unit() == Unit::Held {
+    fn settle(&self, settlement: Settlement<'_>) {
+        let name = |of: &Receipt| self.names.of(of.scope(), of.key());
+        match settlement {
+            Settlement::Refund(receipt, n) if is_assumed(&receipt) => {
+                let n = n.min(receipt.cost());
+                self.fleet.holder().no_longer_assumes(name(&receipt), n);
+            }
+            Settlement::Refund(receipt, n) => {
+                let id = receipt.id_to_close(n);
+                let id = id.map(|id| self.names.of(id.scope(), id.key()));
+                let name = name(&receipt);
+                self.tell(Request::credit(receipt, n, name, id));
+            }
             // A debit has no receipt, so what it took would be held for ever.
-            return;
+            Settlement::Debit(receipt, n) if receipt.scope().unit() != Unit::Held => {
+                let work = Work::Debit(receipt.copy(), n);
+                self.tell(self.request(work, receipt.scope(), receipt.key()));
+            }
+            Settlement::Assume(charge) if charge.scope.unit() == Unit::Held => {
+                let name = self.names.of(charge.scope, charge.key);
+                self.fleet.holder().assumes(name, charge.cost);
+            }
+            _ => {}
         }
-        let work = Work::Debit(receipt.copy(), n);
-        self.tell(self.request(work, receipt.scope(), receipt.key()));
     }
 
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+}
+
+impl Admin for RedisBackend {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         let deadline = self.fleet.deadline();
         let mut request = self.request(Work::Reset(scope), scope, key);
@@ -369,15 +358,6 @@ impl Backend for RedisBackend {
         }
     }
 
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        let is_held = charge.scope.unit() == Unit::Held;
-        if is_held {
-            let name = self.names.of(charge.scope, charge.key);
-            self.fleet.holder().assumes(name, charge.cost);
-        }
-        is_held
-    }
-
     fn bans(&self, scope: Scope) -> Answer<BanList> {
         bans::list(&self.fleet, &self.names, scope)
     }
@@ -389,6 +369,7 @@ impl Backend for RedisBackend {
             .with(Capability::Bans)
             .with(Capability::Once)
             .with(Capability::UpTo)
+            .with(Capability::Assumes)
     }
 
     fn place(&self) -> Option<String> {
@@ -413,17 +394,6 @@ impl Backend for RedisBackend {
             tell(figure, value);
         }
     }
-}
-
-/// The refusal of a call with more charges than there can be.
-fn too_many(charges: &[Charge<'_>]) -> Option<BackendError> {
-    (charges.len() > MAX_CHARGES).then(|| {
-        let detail = format!(
-            "{} charges, and at most {MAX_CHARGES} can be",
-            charges.len()
-        );
-        BackendError::new(FailureKind::InvalidCall, detail)
-    })
 }
 
 /// Says whether it is for what is held without a decision.

@@ -82,7 +82,7 @@ impl Holder {
                 owed.left_in.store(generation, Ordering::Relaxed);
             }
             match &request.work {
-                Work::Decide(_) | Work::Grant(..) => {
+                Work::Decide(..) => {
                     let held = request.held().filter_map(|index| request.names.get(index));
                     names.extend(held.cloned());
                 }
@@ -179,7 +179,7 @@ impl Departure {
                 }
             }
             match (&request.work, outcome) {
-                (Work::Decide(_) | Work::Grant(..), Ok(Some(decision))) => {
+                (Work::Decide(..), Ok(Some(decision))) => {
                     for index in request.held() {
                         let verdict = decision.verdicts().get(index);
                         let taken = verdict.map_or(0, Verdict::taken);

@@ -369,7 +369,7 @@ impl Dispatch {
 }
 
 impl CreditSink for Dispatch {
-    fn credit(self: Arc<Self>, credit: Request) {
+    fn refund(self: Arc<Self>, credit: Request) {
         self.tell(credit);
     }
 }

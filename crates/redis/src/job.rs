@@ -14,7 +14,7 @@ use crate::wire::{Outcome, OwnedCharge, Request, Work};
 /// The place for credits of decisions that no caller received. A job knows it instead of the connections that carry credits.
 pub(crate) trait CreditSink: fmt::Debug + Send + Sync {
     /// Sends a credit, without waiting for its end.
-    fn credit(self: Arc<Self>, credit: Request);
+    fn refund(self: Arc<Self>, credit: Request);
 }
 
 /// The route of a job in a cluster. Jobs of one route may share a call. Elsewhere there is one route.
@@ -155,7 +155,7 @@ impl Drop for Delivery {
         let charges = request.work.charges().unwrap_or_default();
         let charges: Vec<_> = charges.iter().map(OwnedCharge::borrow).collect();
         for (_, credit) in credits(&decision, &charges, &request.names) {
-            Arc::clone(&undo).credit(credit);
+            Arc::clone(&undo).refund(credit);
         }
     }
 }

@@ -33,7 +33,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::task::yield_now;
 use tollgate_core::{
-    Answer, Charge, Decision, Key, KeyHashing, Mode, Scope, State, Timestamp, Unit, deny_by_known,
+    Answer, Call, Charge, Decision, Key, KeyHashing, Mode, Scope, State, Timestamp, Unit,
+    deny_by_known,
 };
 
 use self::sets::{Set, Sets};
@@ -157,11 +158,11 @@ impl KnownDenials {
     }
 
     /// Judges a call. If a denial that was known has just run out, one request of its key asks, and the others wait.
-    pub(crate) fn judge(&self, charges: &[Charge<'_>], at_least: Option<u64>) -> Judged {
-        if self.sets.is_empty() || charges.is_empty() {
+    pub(crate) fn judge(&self, call: Call<'_>) -> Judged {
+        if self.sets.is_empty() || call.charges.is_empty() {
             return Judged::Asks(None);
         }
-        self.judge_at(Instant::now, charges, at_least)
+        self.judge_at(Instant::now, call)
     }
 
     /// Answers a request that is denied for certain.
@@ -177,18 +178,13 @@ impl KnownDenials {
     }
 
     /// Looks at the clock only if something is known: most callers are not denied.
-    fn judge_at(
-        &self,
-        now: impl FnOnce() -> Instant,
-        charges: &[Charge<'_>],
-        at_least: Option<u64>,
-    ) -> Judged {
+    fn judge_at(&self, now: impl FnOnce() -> Instant, call: Call<'_>) -> Judged {
         // The server decides about trials and questions.
-        if charges.iter().any(|charge| charge.mode != Mode::Enforce) {
+        if (call.charges.iter()).any(|charge| charge.mode != Mode::Enforce) {
             return Judged::Asks(None);
         }
-        let [charge] = charges else {
-            return self.judge_all(now(), charges, at_least);
+        let [charge] = call.charges else {
+            return self.judge_all(now(), call);
         };
         let hash = self.hash(charge.scope, charge.key);
         let mut set = self.sets.set(hash);
@@ -196,8 +192,8 @@ impl KnownDenials {
             return Judged::Asks(None);
         };
         let now = now();
-        let least = at_least.unwrap_or(charge.cost);
-        match entry.deny(now, charge, at_least) {
+        let least = call.at_least.unwrap_or(charge.cost);
+        match entry.deny(now, call) {
             Some(denied) => {
                 entry.has_denied(least);
                 Judged::Denied(denied)
@@ -207,21 +203,21 @@ impl KnownDenials {
     }
 
     /// Judges a call of several charges.
-    fn judge_all(&self, now: Instant, charges: &[Charge<'_>], at_least: Option<u64>) -> Judged {
-        let Some(known) = self.states(now, charges) else {
+    fn judge_all(&self, now: Instant, call: Call<'_>) -> Judged {
+        let Some(known) = self.states(now, call.charges) else {
             return Judged::Asks(None);
         };
         let (earliest, latest, states) = (known.earliest, known.latest, &known.states);
         let denied = (known.are_certain)
-            .then(|| deny_by_known(earliest, latest, charges, states, at_least))
+            .then(|| deny_by_known(earliest, latest, call, states))
             .flatten();
-        for (number, charge) in charges.iter().enumerate() {
+        for (number, charge) in call.charges.iter().enumerate() {
             let hash = self.hash(charge.scope, charge.key);
             let mut set = self.sets.set(hash);
             let Some(entry) = set.as_mut().and_then(|set| set.find(hash, charge)) else {
                 continue;
             };
-            let least = at_least.unwrap_or(charge.cost);
+            let least = call.at_least.unwrap_or(charge.cost);
             match &denied {
                 Some(denied) if denied.verdicts()[number].is_denied() => entry.has_denied(least),
                 Some(_) => {}
@@ -405,13 +401,13 @@ impl Entry {
         !self.life_left(now).is_zero()
     }
 
-    /// Denies a call of this charge alone.
-    fn deny(&self, now: Instant, charge: &Charge<'_>, at_least: Option<u64>) -> Option<Decision> {
+    /// Denies a call of one charge.
+    fn deny(&self, now: Instant, call: Call<'_>) -> Option<Decision> {
         if !self.is_believed(now) {
             return None;
         }
         let ((earliest, latest), states) = (self.times(now), slice::from_ref(&self.state));
-        deny_by_known(earliest, latest, slice::from_ref(charge), states, at_least)
+        deny_by_known(earliest, latest, call, states)
     }
 
     fn has_denied(&mut self, cost: u64) {

@@ -39,7 +39,7 @@ impl KnownDenials {
         let known = {
             let corrected = match &request.work {
                 Work::Credit(receipt, _) | Work::Debit(receipt, _) => slice::from_ref(receipt),
-                Work::Decide(_) | Work::Grant(..) | Work::Reset(_) | Work::Tell(_) => &[],
+                Work::Decide(..) | Work::Reset(_) | Work::Tell(_) => &[],
             };
             let event = self.begins(corrected.iter().map(|it| (it.scope(), it.key())));
             event.map(KnownPart::Event)

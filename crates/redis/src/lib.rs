@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use tollgate::{Backend, Charge, Key, Mode, Quota, RedisBackend, Scope};
+//! use tollgate::{Call, Backend, Charge, Key, Mode, Quota, RedisBackend, Scope};
 //!
 //! let backend = RedisBackend::connect("redis://127.0.0.1/").await?;
 //! let quota = Quota::per_minute(5);
@@ -13,7 +13,7 @@
 //!     cost: 1,
 //!     mode: Mode::Enforce,
 //! };
-//! if backend.decide(&[charge]).await?.is_admitted() {
+//! if backend.decide(Call::of(&[charge])).await?.is_admitted() {
 //!     println!("come in");
 //! }
 //! # Ok(())

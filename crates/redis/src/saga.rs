@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{BackendError, Charge, Decision, Mode, Receipt, Timestamp, Verdict};
+use tollgate_core::{BackendError, Call, Charge, Decision, Mode, Receipt, Timestamp, Verdict};
 
 use crate::cluster::Cluster;
 use crate::job::{credits, gone};
@@ -325,17 +325,16 @@ impl<'a> Saga<'a> {
             })
             .collect();
         let request = Request {
-            work: Work::decide(&charges),
+            work: Work::decide(Call {
+                charges: &charges,
+                at_least,
+            }),
             names: part
                 .iter()
                 .map(|&index| self.request.names[index].clone())
                 .collect(),
             owed: None,
             known: None,
-        };
-        let request = match at_least {
-            Some(at_least) => request.up_to(at_least),
-            None => request,
         };
         let said = self.cluster.ask(request, self.deadline).await?;
         said.ok_or_else(gone)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::wire::Call;
+use crate::wire::ScriptCall;
 
 /// The traffic of a [`RedisBackend`](crate::RedisBackend) so far. Requests divided by calls shows how well it coalesces.
 ///
@@ -65,7 +65,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn sent(&self, call: &Call<'_>, sha: &str, requests: usize) {
+    pub(crate) fn sent(&self, call: &ScriptCall<'_>, sha: &str, requests: usize) {
         let keys = call.keys.iter().map(|key| on_the_wire(key.len()));
         let runs = call.runs.iter().map(|run| on_the_wire(run.len()));
         let words = 3 + call.keys.len() + call.runs.len();

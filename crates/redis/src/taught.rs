@@ -1,6 +1,6 @@
 //! For Tollgate's own counts: denials that are known without a server.
 
-use tollgate_core::{Charge, State, Timestamp, decide};
+use tollgate_core::{Call, Charge, State, Timestamp, decide};
 
 use crate::RedisBackend;
 use crate::known::ToldStates;
@@ -12,9 +12,9 @@ impl RedisBackend {
     pub fn knows(&self, charge: &Charge<'_>) {
         let mut states = [State::full(charge.quota)];
         let at = Timestamp::from_micros(1_700_000_000_000_000);
-        let mut decision = decide(at, &[*charge], &mut states[..]);
+        let mut decision = decide(at, Call::of(&[*charge]), &mut states[..]);
         while decision.is_admitted() {
-            decision = decide(at, &[*charge], &mut states[..]);
+            decision = decide(at, Call::of(&[*charge]), &mut states[..]);
         }
         let later = Instant::now() + std::time::Duration::from_secs(3_600);
         let mut call = self.known().departs();

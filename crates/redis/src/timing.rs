@@ -13,17 +13,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, duplex, spl
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::{
-    Charge, FailureKind, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
+    Call, Charge, FailureKind, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
 };
 
-use crate::connection::Ended;
+use crate::connection::{Ended, KEEP_ALIVE};
 use crate::dispatch::pace::{MOST_CALLS, Pace, SPELL, TELLS_FOR};
 use crate::dispatch::{Dispatch, Limits, MAX_REQUESTS};
 use crate::hello::Kind;
 use crate::holder::{Holder, LEASE};
-use crate::job::outcome_of;
+use crate::job::{Job, outcome_of};
 use crate::known::KnownDenials;
 use crate::link::{Handshake, Link, Origin};
+use crate::queue::Queue;
 use crate::script::Script;
 use crate::server;
 use crate::sync::Handle;
@@ -244,7 +245,7 @@ fn receipt() -> Receipt {
     }];
     let mut states = [State::full(&quota)];
     let now = Timestamp::from_micros(1_600_000_000_000_000);
-    let decision = decide(now, &charges, &mut states[..]);
+    let decision = decide(now, Call::of(&charges), &mut states[..]);
     decision.receipts(&charges).next().unwrap()
 }
 
@@ -434,6 +435,42 @@ async fn what_is_given_back_keeps_no_request_from_its_call_and_waits_no_longer_t
     sleep(ms(4_000)).await;
     let stats = dispatch.counters.read();
     assert_eq!((stats.requests, stats.lost_give_backs), (credits + 50, 0));
+}
+
+/// Says of each job of the next call, in their order, whether a caller waits for it, if the call has room for so many.
+fn next_call(queue: &mut Queue, room: usize) -> Vec<bool> {
+    let mut left = room;
+    let turn = queue.take_turn(Instant::now(), |_job| {
+        let fits = left > 0;
+        left = left.saturating_sub(1);
+        fits
+    });
+    turn.jobs.iter().map(Job::is_pending).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_goes_ahead_of_the_decisions_that_wait() {
+    let (mut queue, mut answers) = (Queue::default(), Vec::new());
+    for _ in 0..4 {
+        let (job, answer) = Job::awaited(Request::nothing(), Instant::now() + DEADLINE);
+        answers.push(answer);
+        queue.push(job);
+    }
+    for _ in 0..3 {
+        queue.push(Job::unattended(credit(), &Arc::default()));
+    }
+
+    // One caller leaves with each while there are more than fit.
+    assert_eq!(next_call(&mut queue, 4), [false, false, true, true]);
+    assert_eq!(next_call(&mut queue, 64), [false, true, true]);
+}
+
+/// Load balancers and firewalls close or forget connections over which nothing is sent.
+#[tokio::test(start_paused = true)]
+async fn something_is_sent_over_each_connection_that_nobody_uses() {
+    let far = DistantBackend::away(ms(1)).await;
+    sleep(KEEP_ALIVE * 3 + ms(100)).await;
+    assert_eq!(far.dispatch.counters.read().calls, 2 * 3);
 }
 
 const FAR: Duration = Duration::from_millis(90);

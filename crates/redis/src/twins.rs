@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use tollgate_core::{
-    Backend, BackendError, Charge, Concurrent, Decision, FailureKind, Key, Mode, Receipt, Scope,
+    Backend, BackendError, Call, Charge, Concurrent, Decision, FailureKind, Key, Mode, Receipt,
+    Scope,
 };
 use tollgate_testkit::Standalone;
 
@@ -41,7 +42,10 @@ fn with_charge<T>(cost: u64, then: impl FnOnce(&Charge<'_>) -> T) -> T {
 }
 
 async fn ask(backend: &RedisBackend, cost: u64) -> Result<Decision, BackendError> {
-    with_charge(cost, |charge| backend.decide(slice::from_ref(charge))).await
+    with_charge(cost, |charge| {
+        backend.decide(Call::of(slice::from_ref(charge)))
+    })
+    .await
 }
 
 /// Holds so much. The receipt may be made again, as a copy of the memory has it.
@@ -94,7 +98,7 @@ async fn a_copy_that_was_behind_for_long_goes_on_under_another_name_and_both_are
 
     stays(&observer, expected + 3).await;
     assert_eq!((twins([&original, &copy]), original.stats().twins), (1, 0));
-    copy.credit(more(), 3);
+    copy.refund(more(), 3);
     stays(&observer, expected).await;
     assert_eq!(
         (original.stats().held, copy.stats().held),
@@ -115,7 +119,7 @@ async fn copies_that_only_tell_what_they_hold_are_both_counted() {
 
         stays(&observer, 3).await;
         assert!(twins([&original, &copy]) >= 1);
-        copy.credit(more(), 1);
+        copy.refund(more(), 1);
         stays(&observer, 2).await;
     }
 }
@@ -136,8 +140,8 @@ async fn a_child_of_a_fork_takes_another_name_and_holds_nothing_of_its_parent() 
 
     stays(&observer, 5).await;
     assert_eq!(twins([&parent, &child]), 0);
-    child.credit(own(), 3);
-    parent.credit(held(), 2);
+    child.refund(own(), 3);
+    parent.refund(held(), 2);
     stays(&observer, 0).await;
     assert_eq!((parent.stats().held, child.stats().held), (0, 0));
 }

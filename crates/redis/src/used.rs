@@ -3,11 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
-    Answer, Charge, Key, Mode, Quota, Scope, Snapshot, State, Timestamp, Unit, decide_one,
+    Answer, Call, Charge, Key, Mode, Quota, Scope, Snapshot, State, Timestamp, Unit, decide,
 };
 
 use crate::fleet::Fleet;
@@ -251,7 +252,7 @@ impl Visitor for Listing {
             cost: 0,
             mode: Mode::Probe,
         };
-        let decision = decide_one(now, &probe, &mut state);
+        let decision = decide(now, Call::of(&[probe]), slice::from_mut(&mut state));
         let Some(verdict) = decision.verdicts().first() else {
             return false;
         };

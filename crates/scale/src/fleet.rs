@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use fastrand::Rng;
-use tollgate_core::{Blocks, Key, Lease, Quota, State, Timestamp, Verdict, decide};
+use tollgate_core::{Blocks, Call, Key, Lease, Quota, State, Timestamp, Verdict, decide};
 
 use crate::agent::{Agent, Job, Lane, Local, Origin, Work};
 use crate::outcome::{Moment, Outcome, Pass, Span, Tracked};
@@ -378,7 +378,7 @@ impl<'a> Fleet<'a> {
             let name = Key::global();
             let states = std::slice::from_mut(state);
             let at = Timestamp::from_micros(now_us);
-            let decision = decide(at, &[charge(&quota, &name, 1)], states);
+            let decision = decide(at, Call::of(&[charge(&quota, &name, 1)]), states);
             if self.is_counted(now_ns) {
                 self.outcome.ideal += u64::from(decision.is_admitted());
             }
@@ -484,11 +484,11 @@ impl<'a> Fleet<'a> {
         let blocks = local.and_then(|local| local.blocks.as_mut());
         let rests = blocks.map(|blocks| blocks.take_ended(now_us));
         for rest in rests.into_iter().flatten() {
-            self.credit(agent, key, rest);
+            self.refund(agent, key, rest);
         }
     }
 
-    fn credit(&mut self, agent: usize, key: u32, rest: (tollgate_core::Receipt, u64)) {
+    fn refund(&mut self, agent: usize, key: u32, rest: (tollgate_core::Receipt, u64)) {
         if self.is_counted(self.now_ns) {
             self.outcome.credits += 1;
         }
@@ -613,7 +613,7 @@ impl<'a> Fleet<'a> {
             Work::Decide => server.decide(at_us, key, &quota),
             Work::Lease { amount, .. } => server.grant(at_us, key, &quota, *amount),
             Work::Credit(rest) => {
-                server.credit(at_us, key, &rest.0, rest.1);
+                server.refund(at_us, key, &rest.0, rest.1);
                 return Answer::Failed;
             }
         };
@@ -740,7 +740,7 @@ impl<'a> Fleet<'a> {
         let surplus = blocks.granted(number, now_us, verdict, at);
         let ends_us = blocks.end_us_of(number);
         if let Some(rest) = surplus {
-            self.credit(agent, key, rest);
+            self.refund(agent, key, rest);
         }
         if let Some(ends_us) = ends_us {
             let epoch = self.agents[agent].epoch;

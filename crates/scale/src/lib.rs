@@ -1,6 +1,6 @@
 //! Fleets of limiters in virtual time: many processes, many servers, several regions.
 //!
-//! The simulation uses core's own rule and blocks (`decide`, `decide_up_to`, `Blocks`, receipts), and models the rest: the
+//! The simulation uses core's own rule and blocks (`decide`, `Blocks`, receipts), and models the rest: the
 //! arrivals, the network, the servers' queues, and the way in which requests share calls. There is no clock and no server in it,
 //! so that a run depends on its seed alone. `docs/scale.md` has what came out.
 //!

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tollgate_core::{
-    Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide, decide_up_to,
+    Call, Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
 };
 
 /// Instructions of redis-server for a call, for each key in it, and for each further request of a key in it. `BENCHMARKS.md` has
@@ -84,7 +84,7 @@ impl Server {
         let name = Key::global();
         decide(
             Timestamp::from_micros(at_us),
-            &[charge(quota, &name, 1)],
+            Call::of(&[charge(quota, &name, 1)]),
             states,
         )
     }
@@ -92,15 +92,14 @@ impl Server {
     pub(crate) fn grant(&mut self, at_us: u64, key: u32, quota: &Quota, most: u64) -> Decision {
         let states = std::slice::from_mut(self.state(key, quota));
         let name = Key::global();
-        decide_up_to(
+        decide(
             Timestamp::from_micros(at_us),
-            &[charge(quota, &name, most)],
+            Call::of(&[charge(quota, &name, most)]).at_least(1),
             states,
-            1,
         )
     }
 
-    pub(crate) fn credit(&mut self, at_us: u64, key: u32, receipt: &Receipt, n: u64) {
+    pub(crate) fn refund(&mut self, at_us: u64, key: u32, receipt: &Receipt, n: u64) {
         let state = self.state(key, receipt.quota());
         receipt.credit_to(state, Timestamp::from_micros(at_us), n);
     }

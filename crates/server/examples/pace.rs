@@ -205,7 +205,7 @@ fn configuration(rules: usize) -> String {
 fn request() -> RateLimitRequest {
     let entry = |key: &str, value: &str| Entry {
         key: key.to_owned(),
-        value: value.to_owned(),
+        value: value.into(),
     };
     RateLimitRequest {
         domain: "shop".to_owned(),

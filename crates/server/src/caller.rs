@@ -189,7 +189,7 @@ mod tests {
         for text in ["192.0.2.7", "2001:db8::/64"] {
             assert_eq!(shown(&read("address", text).unwrap()), text);
         }
-        let hostile = "a b\u{202e}\"<img src=x>%41\n";
+        let hostile = "a b\u{202e}\"<img src=x>%41\n.";
         let key = Key::from(hostile);
         assert!(shown(&key).is_ascii() && !shown(&key).contains(['<', '"', ' ', '\n']));
         assert_eq!(read("text", &shown(&key)), Ok(key));

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::HeaderName;
-use tollgate::config::{ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig};
+use tollgate::config::{ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig, PolicyConfig};
 
 use self::document::{Document, RuleConfig};
+use crate::identity::Reading;
 use crate::live::Gateways;
 use crate::original::ForwardAuth;
 use crate::rules::{MOST_ENTRIES, Pattern, Rule, RuleCharge, Rules, SecondRule};
@@ -39,7 +40,8 @@ fn read(text: &str) -> Result<(LimiterConfig, Gateways), String> {
     let document: Document = toml::from_str(text).map_err(|error| error.to_string())?;
     let mut rules = Rules::default();
     for rule in &document.envoy {
-        add(&mut rules, &document.limiter, rule.get_ref()).map_err(|reason| {
+        let limiter = (&document.limiter, document.forward_auth.is_some());
+        add(&mut rules, limiter, rule.get_ref()).map_err(|reason| {
             let line = line_at(text, rule.span().start);
             format!("the rule at line {line}: {reason}")
         })?;
@@ -48,6 +50,7 @@ fn read(text: &str) -> Result<(LimiterConfig, Gateways), String> {
         form: forward.gateway,
         allows_ambiguous_paths: forward.allow_ambiguous_paths,
         keys: key_fields(&document.limiter),
+        methods: methods(&document.limiter),
     });
     if forward_auth.is_some() {
         check_forward_auth(&document.limiter)
@@ -78,12 +81,32 @@ fn check_forward_auth(limiter: &LimiterConfig) -> Result<(), String> {
                 .to_owned(),
         );
     }
+    if limiter
+        .shed
+        .as_ref()
+        .is_some_and(|shed| reads_body(&shed.by))
+    {
+        return Err(
+            "shed has classes by a part of the body, which a gateway does not show; name a header or a part of the query in `shed.by`"
+                .to_owned(),
+        );
+    }
     covering.try_for_each(|policy| {
         let name = &policy.name;
         if policy.key.as_ref().is_some_and(reads_body) {
             return Err(format!(
                 "policy {name:?} has a key in the body, which a gateway does not show"
             ));
+        }
+        let once = policy.once.as_ref().and_then(|once| once.by.as_ref());
+        let classes = policy.classes.as_ref().map(|classes| &classes.by);
+        for (field, by) in [("once", once), ("classes", classes)] {
+            if by.is_some_and(reads_body) {
+                return Err(format!(
+                    "policy {name:?} has {field} by a part of the body, which a gateway does not show; name a header or a part of the \
+                     query in `{field}.by`"
+                ));
+            }
         }
         if policy.per_message.is_some() {
             return Err(format!(
@@ -113,6 +136,13 @@ fn key_fields(limiter: &LimiterConfig) -> Vec<HeaderName> {
     fields
 }
 
+/// The methods that policies name.
+fn methods(limiter: &LimiterConfig) -> Vec<String> {
+    let policies = limiter.policies.iter();
+    let methods = policies.flat_map(|policy| policy.methods.iter().chain(&policy.exempt_methods));
+    methods.cloned().collect()
+}
+
 fn reads_body(key: &KeyConfig) -> bool {
     match key {
         KeyConfig::ByFormField(_) | KeyConfig::ByJsonField(_) => true,
@@ -127,11 +157,23 @@ fn line_at(text: &str, place: usize) -> usize {
     before.bytes().filter(|byte| *byte == b'\n').count() + 1
 }
 
-fn add(rules: &mut Rules, limiter: &LimiterConfig, rule: &RuleConfig) -> Result<(), String> {
+fn add(
+    rules: &mut Rules,
+    (limiter, has_forward_auth): (&LimiterConfig, bool),
+    rule: &RuleConfig,
+) -> Result<(), String> {
     if rule.domain.is_empty() {
         return Err("domain: is empty, and no gateway sends an empty one".to_owned());
     }
-    check_policy(limiter, &rule.policy)?;
+    let policy = charged(limiter, &rule.policy)?;
+    // Questions over HTTP are about whole requests.
+    let sees_requests = has_forward_auth && !policy.on_demand;
+    if let Some((field, instead)) = unseen(policy, sees_requests) {
+        let name = &policy.name;
+        return Err(format!(
+            "charges {name:?}, whose `{field}` has no effect here: {instead}; leave `{field}` out of the policy"
+        ));
+    }
     let entries = &rule.descriptor;
     if entries.is_empty() {
         return Err("descriptor: has no entries, and no gateway sends an empty one".to_owned());
@@ -150,10 +192,19 @@ fn add(rules: &mut Rules, limiter: &LimiterConfig, rule: &RuleConfig) -> Result<
         (entry.key.clone(), pattern)
     });
     let path: Vec<_> = path.collect();
+    let identity = identity(rule)?;
+    let values = identity
+        .iter()
+        .map(|place| entries[*place].value.as_deref());
+    let values: Vec<_> = values.collect();
+    let reading = Reading::of(policy.key.as_ref(), &values)
+        .map_err(|reason| format!("charges {:?}, {reason}", rule.policy))?;
     let made = Rule {
         charge: Some(RuleCharge {
             policy: Arc::from(rule.policy.as_str()),
-            identity: identity(rule)?,
+            identity,
+            reading,
+            on_missing: policy.on_missing,
             is_report: rule.report,
         }),
         name: None,
@@ -163,8 +214,8 @@ fn add(rules: &mut Rules, limiter: &LimiterConfig, rule: &RuleConfig) -> Result<
     added.map_err(|SecondRule| "another rule is for the same descriptors".to_owned())
 }
 
-/// Refuses what a gateway's request has no answer to.
-fn check_policy(limiter: &LimiterConfig, name: &str) -> Result<(), String> {
+/// The policy of this name, if a gateway's request has an answer to it.
+fn charged<'l>(limiter: &'l LimiterConfig, name: &str) -> Result<&'l PolicyConfig, String> {
     let Some(policy) = limiter.policies.iter().find(|policy| policy.name == name) else {
         let known: Vec<_> = limiter
             .policies
@@ -179,7 +230,33 @@ fn check_policy(limiter: &LimiterConfig, name: &str) -> Result<(), String> {
             "charges {name:?}, which has a cost: the gateway says how many hits a request is, by `hits_addend`"
         ));
     }
-    Ok(())
+    Ok(policy)
+}
+
+/// A field of the policy that no descriptor can fulfil, and what takes its place.
+fn unseen(policy: &PolicyConfig, sees_requests: bool) -> Option<(&'static str, &'static str)> {
+    const RULE: &str =
+        "Envoy states no request, and the descriptor of the rule says which requests it is for";
+    const ID: &str = "Envoy states no id of a request, so that each one is charged";
+    const HITS: &str =
+        "Envoy says how many hits a request is, by `hits_addend`, and shows no message of a stream";
+    let of_requests = [
+        ("routes", !policy.routes.is_empty(), RULE),
+        ("grpc", !policy.grpc.is_empty(), RULE),
+        ("exempt_routes", !policy.exempt_routes.is_empty(), RULE),
+        ("methods", !policy.methods.is_empty(), RULE),
+        ("exempt_methods", !policy.exempt_methods.is_empty(), RULE),
+        ("hosts", !policy.hosts.is_empty(), RULE),
+        ("exempt_networks", !policy.exempt_networks.is_empty(), RULE),
+        ("when", !policy.when.is_empty(), RULE),
+        ("exempt_preflights", policy.exempt_preflights, RULE),
+        ("exempt_health_checks", policy.exempt_health_checks, RULE),
+        ("once", policy.once.is_some(), ID),
+    ];
+    let of_requests = of_requests.into_iter().filter(|_| !sees_requests);
+    let mut fields = of_requests.chain([("per_message", policy.per_message.is_some(), HITS)]);
+    let (field, _, instead) = fields.find(|(_, is_set, _)| *is_set)?;
+    Some((field, instead))
 }
 
 /// The places of the entries whose values are the identity.
@@ -269,6 +346,86 @@ mod tests {
         );
         let unknown = refusal(&format!("{}\n[envoi]\n", rule(whole)));
         assert!(unknown.contains("unknown field `envoi`"), "{unknown}");
+    }
+
+    #[test]
+    fn what_a_policy_says_in_vain_is_refused() {
+        let rule = "\n[[envoy]]\ndomain = 'd'\npolicy = 'odd'\ndescriptor = [{ key = 'a' }]\n";
+        let policy = "[[policies]]\nname = 'odd'\nquotas = '10/s'\n";
+        for field in [
+            "routes = ['/login']",
+            "grpc = ['shop.v1.*']",
+            "exempt_routes = ['/health']",
+            "methods = ['POST']",
+            "exempt_methods = ['GET']",
+            "hosts = ['shop.example']",
+            "exempt_networks = ['10.0.0.0/8']",
+            "when = ['is-external']",
+            "exempt_preflights = true",
+            "exempt_health_checks = true",
+            "once = { by = { header = 'x-id' } }",
+            "per_message = { of = 'received' }",
+        ] {
+            let name = field.split_once(' ').unwrap().0;
+            let refused = read(&format!("{policy}{field}\n{rule}")).err();
+            let refused = refused.unwrap_or_default();
+            let expected =
+                format!("the rule at line 6: charges \"odd\", whose `{name}` has no effect here: ");
+            assert!(refused.starts_with(&expected), "{refused}");
+            assert!(refused.ends_with(&format!("; leave `{name}` out of the policy")));
+        }
+        // A policy that questions over HTTP charge as well sees their requests.
+        let forward = "client_address = { x-forwarded-for = { hops = 1 } }\n[forward_auth]\ngateway = 'caddy'\n";
+        let both = format!("{forward}{policy}routes = ['/login']\n{rule}");
+        assert_eq!(read(&both).err(), None);
+    }
+
+    #[test]
+    fn a_rule_that_no_descriptor_could_fit_is_refused() {
+        let refused = |key: &str, entries: &str, identity: &str| {
+            let text = format!(
+                "[[policies]]\nname = 'odd'\nquotas = '10/s'\non_demand = true\nkey = {key}\n\
+                 [[envoy]]\ndomain = 'd'\npolicy = 'odd'\ndescriptor = [{entries}]\n{identity}"
+            );
+            read(&text).err().unwrap_or_default()
+        };
+        let (one, two) = ("{ key = 'a' }", "{ key = 'a' }, { key = 'b' }");
+        let pair = "['client-ip', { header = 'x-user' }]";
+        let parts = |parts: &str, given: usize| {
+            format!(
+                "the rule at line 6: charges \"odd\", whose key has {parts}, and the identity has {given}: name one entry for each part of \
+                 the key by `identity`, or leave `key` out of the policy"
+            )
+        };
+        assert_eq!(refused(pair, one, ""), parts("2 parts", 1));
+        assert_eq!(refused("'client-ip'", two, ""), parts("1 part", 2));
+        assert_eq!(refused("'host'", one, "identity = []"), parts("1 part", 0));
+        assert_eq!(
+            refused("'global'", one, ""),
+            "the rule at line 6: charges \"odd\", whose key is \"global\", and the rule states an identity: write `identity = []`"
+        );
+        assert_eq!(
+            refused(
+                "'client-ip'",
+                "{ key = 'a', value = 'x' }",
+                "identity = ['a']"
+            ),
+            "the rule at line 6: charges \"odd\", whose key is an address, and the identity has the fixed value \"x\": name other \
+             entries by `identity`"
+        );
+        for (key, entries, identity) in [
+            (pair, two, ""),
+            ("[['client-ip', 'method']]", two, ""),
+            ("['host']", two, "identity = ['b']"),
+            ("'global'", two, "identity = []"),
+            (
+                "'client-ip'",
+                "{ key = 'a', value = '192.0.2.1' }",
+                "identity = ['a']",
+            ),
+        ] {
+            assert_eq!(refused(key, entries, identity), "", "{key}");
+        }
     }
 
     #[test]

@@ -42,7 +42,10 @@ impl EnvoyService {
         let mut attempt = 1;
         loop {
             match self.try_decide(request).await {
-                Err(CheckError::UnknownPolicy { .. }) if attempt < ATTEMPTS => {
+                // A key of the policies that hold by now, read by the rules from before.
+                Err(CheckError::UnknownPolicy { .. } | CheckError::WrongKey { .. })
+                    if attempt < ATTEMPTS =>
+                {
                     attempt += 1;
                     tokio::time::sleep(PAUSE).await;
                 }

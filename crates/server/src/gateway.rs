@@ -27,9 +27,9 @@ use crate::proto::rate_limit_service_server::RateLimitServiceServer;
 use crate::status::{self, Draining};
 use crate::tls::Protocol;
 
-/// The longest request that is read. Envoy passes on at most 60 KiB of header fields unless told otherwise, and several descriptors
-/// may have the same value.
-const MAX_REQUEST_BYTES: usize = 256 << 10;
+/// The longest request that is read. Envoy passes on at most 60 KiB of header fields unless configured otherwise, and callers choose them: 32
+/// descriptors, as many as are decided together, may each have two entries of that length. A longer request would have no limit.
+const MAX_REQUEST_BYTES: usize = 4 << 20;
 
 /// The time that connections have to end when the server does. One that has sent nothing ends by its client or its deadline.
 const GRACE: Duration = Duration::from_secs(5);

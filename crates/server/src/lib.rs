@@ -32,6 +32,7 @@ mod envoy;
 mod forward;
 mod gateway;
 mod http_server;
+mod identity;
 mod listener;
 mod live;
 mod original;

@@ -28,7 +28,14 @@ pub(crate) struct ForwardAuth {
     pub(crate) allows_ambiguous_paths: bool,
     /// The header fields that are keys. Services differ about which of two lines counts.
     pub(crate) keys: Vec<HeaderName>,
+    /// The methods that policies name, beside those of HTTP.
+    pub(crate) methods: Vec<String>,
 }
+
+/// The methods that services know, in the letters of HTTP.
+const METHODS: [&str; 9] = [
+    "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE",
+];
 
 /// The reason why a question is about no request.
 #[derive(Debug, PartialEq, Eq)]
@@ -91,9 +98,9 @@ impl ForwardAuth {
         let mut headers = question.headers;
         let fields = self.form.fields();
         let method = required(&mut headers, &fields.method)?;
-        // Some services take `post` for POST.
-        let method = Method::from_bytes(&method.as_bytes().to_ascii_uppercase())
+        let method = Method::from_bytes(method.as_bytes())
             .map_err(|_| Flaw::Unstated(format!("{}: is not a method", fields.method)))?;
+        self.check_letters(&method)?;
         let target = required(&mut headers, &fields.target)?;
         let target = self.target(target.as_bytes(), &fields.target)?;
         let host = sole(&mut headers, &fields.host)?;
@@ -118,6 +125,20 @@ impl ForwardAuth {
         *request.version_mut() = question.version;
         *request.headers_mut() = headers;
         Ok(request)
+    }
+
+    /// Refuses a method that some services take for another one: `post` is POST to some, and none that a policy names to others.
+    fn check_letters(&self, method: &Method) -> Result<(), Flaw> {
+        let named = self.methods.iter().map(String::as_str);
+        let mut known = METHODS.into_iter().chain(named);
+        let is_known_otherwise =
+            |known: &str| known != method && known.eq_ignore_ascii_case(method.as_str());
+        match known.find(|known| is_known_otherwise(known)) {
+            None => Ok(()),
+            Some(known) => Err(Flaw::Ambiguous(format!(
+                "the method is {known} in other letters, and services read such methods in different ways"
+            ))),
+        }
     }
 
     fn target(&self, target: &[u8], field: &HeaderName) -> Result<PathAndQuery, Flaw> {
@@ -199,6 +220,7 @@ mod tests {
             form,
             allows_ambiguous_paths: false,
             keys: vec![HeaderName::from_static("x-api-key")],
+            methods: vec!["PURGE".to_owned()],
         };
         original(&auth, fields)
     }
@@ -308,6 +330,7 @@ mod tests {
                 form: Form::Caddy,
                 allows_ambiguous_paths: true,
                 keys: Vec::new(),
+                methods: Vec::new(),
             };
             assert!(original(&lax, &fields).is_ok(), "{path}");
         }
@@ -329,13 +352,30 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_not_a_uri_is_encoded_and_a_method_is_read_without_case() {
+    fn a_method_in_other_letters_is_one_that_services_read_in_different_ways() {
+        let target = ("x-forwarded-uri", "/");
+        for (method, known) in [("post", "POST"), ("Get", "GET"), ("purge", "PURGE")] {
+            let told = format!(
+                "the method is {known} in other letters, and services read such methods in different ways"
+            );
+            assert_eq!(
+                asked(Form::Caddy, &[("x-forwarded-method", method), target]).err(),
+                Some(Flaw::Ambiguous(told))
+            );
+        }
+        for method in ["POST", "PURGE", "m-search", "Report"] {
+            let request = asked(Form::Caddy, &[("x-forwarded-method", method), target]);
+            assert_eq!(request.unwrap().method().as_str(), method);
+        }
+    }
+
+    #[test]
+    fn a_target_that_is_not_a_uri_is_encoded() {
         let fields = [
-            ("x-forwarded-method", "post"),
+            ("x-forwarded-method", "POST"),
             ("x-forwarded-uri", "/<a>`\"\u{e9}?{\"a\":1}"),
         ];
         let request = asked(Form::Caddy, &fields).unwrap();
-        assert_eq!(request.method(), Method::POST);
         assert_eq!(request.uri(), "/%3Ca%3E%60%22%C3%A9?%7B%22a%22:1%7D");
     }
 }

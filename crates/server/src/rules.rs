@@ -6,11 +6,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use tollgate::OnMissing;
+
+use crate::identity::Reading;
+
 /// The most entries of a rule. It bounds the steps of a lookup, whatever a descriptor has.
 pub(crate) const MOST_ENTRIES: usize = 16;
 
-/// One entry of a descriptor: its key and its value.
-pub(crate) type Entry<'d> = (&'d str, &'d str);
+/// One entry of a descriptor: its key and its value, which need not be UTF-8.
+pub(crate) type Entry<'d> = (&'d str, &'d [u8]);
 
 /// The rules of all domains.
 #[derive(Debug, Default)]
@@ -40,7 +44,7 @@ struct Node {
 /// The branches of one key.
 #[derive(Debug, Default)]
 struct Values {
-    exact: HashMap<Box<str>, Node>,
+    exact: HashMap<Box<[u8]>, Node>,
     beginnings: Beginnings,
     any: Option<Box<Node>>,
 }
@@ -51,7 +55,7 @@ struct Beginnings {
     /// Their lengths, each once: a lookup takes one step for each.
     lengths: Vec<usize>,
     /// With their numbers: the first one that fits counts.
-    nodes: HashMap<Box<str>, (usize, Node)>,
+    nodes: HashMap<Box<[u8]>, (usize, Node)>,
 }
 
 /// The values of an entry for which a rule holds.
@@ -79,6 +83,10 @@ pub(crate) struct RuleCharge {
     pub(crate) policy: Arc<str>,
     /// The places of the entries whose values are the identity.
     pub(crate) identity: Vec<usize>,
+    /// The way in which they are read.
+    pub(crate) reading: Reading,
+    /// The policy's rule for a request without an identity.
+    pub(crate) on_missing: OnMissing,
     /// True if it is charged afterwards, and decides nothing.
     pub(crate) is_report: bool,
 }
@@ -172,7 +180,7 @@ impl Node {
     fn branch(&mut self, key: &str, pattern: &Pattern) -> &mut Self {
         let values = self.keys.entry(key.into()).or_default();
         match pattern {
-            Pattern::Exact(value) => values.exact.entry(value.as_str().into()).or_default(),
+            Pattern::Exact(value) => values.exact.entry(value.as_bytes().into()).or_default(),
             Pattern::Any => values.any.get_or_insert_default(),
             Pattern::Beginning(beginning) => values.beginnings.branch(beginning),
         }
@@ -193,7 +201,7 @@ impl Node {
 
 impl Values {
     /// The branches for a value, the most exact first.
-    fn branches(&self, value: &str) -> impl Iterator<Item = &Node> {
+    fn branches(&self, value: &[u8]) -> impl Iterator<Item = &Node> {
         let exact = self.exact.get(value).into_iter();
         let begun = self.beginnings.find(value).into_iter();
         exact.chain(begun).chain(self.any.as_deref())
@@ -207,12 +215,15 @@ impl Beginnings {
         }
         let number = self.nodes.len();
         let new = || (number, Node::default());
-        &mut self.nodes.entry(beginning.into()).or_insert_with(new).1
+        &mut self
+            .nodes
+            .entry(beginning.as_bytes().into())
+            .or_insert_with(new)
+            .1
     }
 
-    fn find(&self, value: &str) -> Option<&Node> {
+    fn find(&self, value: &[u8]) -> Option<&Node> {
         let begun = self.lengths.iter().filter_map(|length| {
-            // A length that ends within a character is that of no beginning.
             let beginning = value.get(..*length)?;
             self.nodes.get(beginning)
         });
@@ -231,6 +242,8 @@ mod tests {
             charge: Some(RuleCharge {
                 policy: policy.into(),
                 identity: Vec::new(),
+                reading: Reading::Unstated,
+                on_missing: OnMissing::Share,
                 is_report: false,
             }),
             name: None,
@@ -259,8 +272,9 @@ mod tests {
         rules
     }
 
-    fn found(rules: &Rules, entries: &[Entry<'_>]) -> String {
-        match rules.find("shop", entries.iter().copied(), false) {
+    fn found(rules: &Rules, entries: &[(&str, &str)]) -> String {
+        let entries = entries.iter().map(|(key, value)| (*key, value.as_bytes()));
+        match rules.find("shop", entries, false) {
             Found::Rule(rule) => rule
                 .charge
                 .as_ref()
@@ -280,7 +294,7 @@ mod tests {
             &[("a", "x*")],
             &[("a", "xy*")],
         ]);
-        let cases: &[(&[Entry<'_>], &str)] = &[
+        let cases: &[(&[(&str, &str)], &str)] = &[
             (&[("a", "1"), ("b", "2")], "0"),
             // There is a branch for 1, but only the one for any value goes on with c.
             (&[("a", "1"), ("c", "2")], "1"),
@@ -304,7 +318,7 @@ mod tests {
         assert_eq!(found(&rules, &[("a", "1"), ("c", "2")]), "no rule");
         assert_eq!(found(&rules, &[("a", "2"), ("c", "2")]), "1");
         assert!(rules.charge("1") && rules.charge("override") && !rules.charge("2"));
-        let stated = rules.find("shop", [("x", "1")].into_iter(), true);
+        let stated = rules.find("shop", [("x", &b"1"[..])].into_iter(), true);
         assert!(matches!(stated, Found::Override(policy) if **policy == *"override"));
     }
 

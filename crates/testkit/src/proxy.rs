@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ struct Shared {
     fault: Mutex<Fault>,
     /// Both ends of every connection, to be cut.
     open: Mutex<Vec<TcpStream>>,
+    /// The number of times at which all connections that were open then have been forgotten.
+    forgotten: AtomicU64,
     over: Mutex<bool>,
 }
 
@@ -51,6 +54,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             fault: Mutex::new(Fault::None),
             open: Mutex::default(),
+            forgotten: AtomicU64::new(0),
             over: Mutex::new(false),
         });
         let accepting = Arc::clone(&shared);
@@ -73,6 +77,11 @@ impl Proxy {
     /// Sets the fate of answers, on every connection.
     pub fn fail_with(&self, fault: Fault) {
         *lock(&self.shared.fault) = fault;
+    }
+
+    /// Forgets every connection, as a firewall does: its answers vanish, and it stays open. New connections work.
+    pub fn forget(&self) {
+        self.shared.forgotten.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Cuts every connection.
@@ -129,6 +138,7 @@ fn requests(mut client: TcpStream, mut server: TcpStream) {
 fn answers(mut server: TcpStream, client: &TcpStream, shared: &Shared) {
     let mut buffer = vec![0; 64 * 1024];
     let mut stalled = false;
+    let opened_at = shared.forgotten.load(Ordering::Relaxed);
     let Ok(end) = client.try_clone() else {
         return;
     };
@@ -138,6 +148,7 @@ fn answers(mut server: TcpStream, client: &TcpStream, shared: &Shared) {
         let answer = &buffer[..length];
         let fault = *lock(&shared.fault);
         stalled |= fault == Fault::Stall;
+        stalled |= opened_at < shared.forgotten.load(Ordering::Relaxed);
         let whole = match fault {
             _ if stalled => continue,
             Fault::Truncate => &answer[..length / 2],

@@ -188,12 +188,13 @@
 )]
 
 pub use tollgate_core::{
-    Algorithm, Answer, Backend, BackendError, Ban, BanList, BannedCaller, Calendar, Capabilities,
-    Capability, Charge, Clock, Concurrent, DEBT_CEILING, Decision, FailureKind, Figure,
-    ImmediateBackend, Key, KeyKind, Lease, MAX_BUCKETS, MAX_CHARGES, MAX_COLD_FACTOR, MAX_DRAIN,
-    MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_ONCE_LIFE, MAX_PERIOD, MAX_REPLAYS, MAX_STRIKES,
-    MAX_WAIT, MAX_WAIT_INTERVALS, MAX_WARM_UP, ManualClock, Mode, Once, Outcome, ParseQuotaError,
-    Quota, QuotaError, Receipt, RetryAfter, Scope, Timestamp, Unit, Verdict, Zone,
+    Admin, Algorithm, Answer, Backend, BackendError, Ban, BanList, BannedCaller, Calendar, Call,
+    Capabilities, Capability, Charge, Clock, Concurrent, DEBT_CEILING, Decision, FailureKind,
+    Figure, ImmediateBackend, Key, KeyKind, Lease, MAX_BUCKETS, MAX_CHARGES, MAX_COLD_FACTOR,
+    MAX_DRAIN, MAX_LIMIT, MAX_LOG_LIMIT, MAX_NAME_LEN, MAX_ONCE_LIFE, MAX_PERIOD, MAX_REPLAYS,
+    MAX_STRIKES, MAX_WAIT, MAX_WAIT_INTERVALS, MAX_WARM_UP, ManualClock, Mode, Once, Outcome,
+    ParseQuotaError, Quota, QuotaError, Receipt, RetryAfter, Scope, Settlement, Timestamp, Unit,
+    Verdict, Zone,
 };
 #[cfg(feature = "tonic")]
 pub use tollgate_grpc::{

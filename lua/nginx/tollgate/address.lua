@@ -42,7 +42,11 @@ local function groups(text, ends)
   return bytes
 end
 
+-- The longest text of an address.
+local LONGEST = #"0000:0000:0000:0000:0000:ffff:255.255.255.255"
+
 local function v6(text)
+  if #text > LONGEST then return nil end
   local at = find(text, "::", 1, true)
   if not at then
     local bytes = groups(text, true)

@@ -35,26 +35,27 @@ local function from_file(name, limit)
   return data
 end
 
+local function flaw_of(request, length, limit)
+  if not _M.kind(request) then return OTHER_KIND end
+  if #request:lines("content-encoding") > 0 then return ENCODED end
+  if length and length > limit then return TOO_LONG end
+end
+
 local function whole(request, limit)
-  local length = request:lines("content-length")[1]
-  if length then
-    if tonumber(length) == 0 then return "" end
-  elseif #request:lines("transfer-encoding") == 0 and http_version() < 2 then
-    return ""
-  end
-  if not _M.kind(request) then return nil, OTHER_KIND end
-  if #request:lines("content-encoding") > 0 then return nil, ENCODED end
-  if length and tonumber(length) > limit then return nil, TOO_LONG end
+  local length = tonumber(request:lines("content-length")[1])
+  local is_told = length or #request:lines("transfer-encoding") > 0
+  if length == 0 or not is_told and http_version() < 2 then return "" end
+  local flaw = flaw_of(request, length, limit)
+  -- Over HTTP/2, a body without a stated length may be there or not.
+  if flaw and is_told then return nil, flaw end
   -- A body that nginx does not take, such as one above client_max_body_size, ends the request here.
   if not pcall(read_body) then return nil, UNREAD end
-  local data = body_data()
-  if data then
-    if #data > limit then return nil, TOO_LONG end
-    return data
-  end
-  local file = body_file()
+  local data, file = body_data(), body_file()
+  if not data and not file then return "" end
+  if flaw then return nil, flaw end
   if file then return from_file(file, limit) end
-  return ""
+  if #data > limit then return nil, TOO_LONG end
+  return data
 end
 
 -- The whole body of up to `limit` bytes, or nothing and the reason.

@@ -3,7 +3,7 @@
 local reading = require "tollgate.reading"
 local text = require "tollgate.text"
 
-local find, gmatch, match, sub = string.find, string.gmatch, string.match, string.sub
+local find, gmatch, gsub, match, sub = string.find, string.gmatch, string.gsub, string.match, string.sub
 local trim, without_end, percent_decode, is_utf8 = text.trim, text.without_end, text.percent_decode, text.is_utf8
 
 local _M = {}
@@ -22,20 +22,29 @@ end
 -- The value of a cookie in these lines; nothing and perhaps a reason if there is not one that all readers see.
 function _M.value(lines, name)
   local add, result = reading.new()
-  local is_text = true
+  local is_text, is_quoted, is_encoded_twice, are_text = true, false, false, true
+  for n = 1, #lines do are_text = are_text and not find(lines[n], "[^\t\32-\126]") end
+  -- Readers join the lines. Some see no cookie between the quotes of another one's value.
+  local is_open = false
   for n = 1, #lines do
     local line = lines[n]
-    local line_is_text = not find(line, "[^\t\32-\126]")
     for pair in gmatch(line, "[^;]+") do
+      local begins_open = is_open
+      local _, quotes = gsub(pair, '"', "")
+      is_open = is_open ~= (quotes % 2 == 1)
       local equals = find(pair, "=", 1, true)
       if equals and is_called(trim(sub(pair, 1, equals - 1)), name) then
         local value = plain(trim(sub(pair, equals + 1)))
-        is_text = is_text and line_is_text and is_utf8(value)
+        is_text = is_text and are_text and is_utf8(value)
+        is_quoted = is_quoted or begins_open
+        is_encoded_twice = is_encoded_twice or plain(value) ~= value
         add(value)
       end
     end
   end
   if not is_text then return nil, "it is not text" end
+  if is_quoted then return nil, "it stands between quotes" end
+  if is_encoded_twice then return nil, "it is encoded twice" end
   return result()
 end
 

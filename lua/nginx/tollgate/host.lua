@@ -21,11 +21,11 @@ local function without_port(host)
   return match(host, "^(.*):%d*$") or host
 end
 
--- The name in lower case, without dots at its end; nothing if readers differ about the text.
+-- The name in lower case, without dots at its end, and an IPv6 address in its one form; nothing if readers differ about the text.
 local function name_of(host)
   host = without_end(host, 46)
   local v6 = match(host, "^%[(.*)%]$")
-  if v6 then return address.v6(v6) and lower(host) end
+  if v6 then return address.v6(v6) and "[" .. text.one_form(v6) .. "]" end
   return find(host, "^[%w._~-]+$") and lower(host) or nil
 end
 
@@ -70,6 +70,8 @@ end
 -- True if a part of this text could be one of the hosts. Readers differ about the characters around it.
 local function has_any(said, hosts)
   said = lower(gsub(percent_decode(said), "\\", ""))
+  -- Readers of URLs make other names of such characters, so that it may be any host.
+  if find(said, "[%c\128-\255]") then return true end
   for name in gmatch(said, "[%w._~-]+") do
     name = without_end(sub(name, find(name, "[^.]") or #name), 46)
     if name ~= "" and is_name_in(hosts, name) then return true end

@@ -68,22 +68,23 @@ READERS.query = function(part, request)
   return bytes(result())
 end
 
--- Slashes that are doubled or at an end make no other identity.
+-- Slashes that are doubled or at an end make no other identity, so they are removed before the rest is brought to its one form.
 local function tidy(value)
   value = text.percent_decode(value)
   if byte(value) ~= 47 and byte(value, #value) ~= 47 and not find(value, "//", 1, true) then return text.one_form(value) end
   local segments = {}
   for segment in gmatch(value, "[^/]+") do segments[#segments + 1] = segment end
-  return #segments == 0 and "/" or concat(segments, "/")
+  return #segments == 0 and "/" or text.one_form(concat(segments, "/"))
 end
 
 READERS["path-param"] = function(part, request, _, policy)
   local add, result = reading.new()
   local function found(value) add(tidy(value)) end
   for _, pattern in ipairs(policy.routes.all) do
-    local path = routes.covers(pattern, request.form) and request.form
-    path = path or request.tidied and routes.covers(pattern, request.tidied) and request.tidied
-    if path then routes.capture(pattern, path, part.name, found) end
+    for form = 0, request.others and #request.others or 0 do
+      local path = form == 0 and request.form or request.others[form]
+      if routes.covers(pattern, path) then routes.capture(pattern, path, part.name, found) end
+    end
   end
   return bytes(result())
 end
@@ -122,11 +123,16 @@ READERS["basic-user"] = function(_, request)
   return bytes(sub(plain, 1, colon - 1))
 end
 
+-- The form of a GET is its query, as axum's `Form` has it: if its body has the field too, both have to agree. The form of a HEAD is both.
 READERS["form-field"] = function(part, request, config)
   local read, why = body.whole(request, config.body_limit)
   if not read then return nil, why end
+  if read ~= "" and body.kind(request) == "json" then return nil, "the body is JSON by its content type" end
   local add, result = reading.new()
-  if request.method == "GET" or request.method == "HEAD" then form.values(request.query or "", part.name, add) end
+  local method = request.method
+  if method == "GET" or method == "HEAD" then form.values(request.query or "", part.name, add) end
+  -- What the body alone says differs from nothing.
+  if method == "GET" and not result() then add("") end
   form.values(read, part.name, add)
   return bytes(result())
 end
@@ -135,8 +141,10 @@ READERS["json-field"] = function(part, request, config)
   local read, why = body.whole(request, config.body_limit)
   if not read then return nil, why end
   if read == "" then return nil end
+  local kind = body.kind(request)
+  if kind == "form" then return nil, "the body is a form by its content type" end
   local found, reason, is_json = json.field(read, part.path)
-  if not is_json and body.kind(request) == "json" then return nil, "the body is not JSON" end
+  if not is_json and kind == "json" then return nil, "the body is not JSON" end
   return bytes(found, reason)
 end
 

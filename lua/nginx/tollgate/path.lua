@@ -5,7 +5,7 @@ local text = require "tollgate.text"
 
 local byte, find, format, gmatch, gsub = string.byte, string.find, string.format, string.gmatch, string.gsub
 local lower, match, sub = string.lower, string.match, string.sub
-local concat = table.concat
+local concat, ipairs = table.concat, ipairs
 local percent_decode = text.percent_decode
 
 local _M = {}
@@ -25,23 +25,56 @@ function _M.canonical(path, ignore_case)
   return concat(segments, "/")
 end
 
--- Without slashes that are doubled or at the end.
-local function tidied(path)
+-- Without slashes at its ends.
+local function trimmed(path)
+  local first, last = find(path, "[^/]") or #path + 1, #path
+  while last > first and byte(path, last) == 47 do last = last - 1 end
+  return "/" .. sub(path, first, last)
+end
+
+-- Without slashes that are doubled or at the end, and without segments of one text.
+local function tidied(path, gone)
   local segments = {}
-  for segment in gmatch(path, "[^/]+") do segments[#segments + 1] = segment end
+  for segment in gmatch(path, "[^/]+") do
+    if segment ~= gone then segments[#segments + 1] = segment end
+  end
   return "/" .. concat(segments, "/")
 end
 
--- The forms of a path: the usual one, and one without surplus slashes if it has some.
+-- With a name in place of each empty one, for a parameter that may be empty in front of a last slash.
+local function filled(path)
+  local segments, last = {}, byte(path, #path) == 47 and #path - 1 or #path
+  for segment in gmatch(sub(path, 2, last) .. "/", "([^/]*)/") do
+    segments[#segments + 1] = segment == "" and "%00" or segment
+  end
+  return "/" .. concat(segments, "/")
+end
+
+-- The other forms that a path has for layers and services behind; nothing if there are none. `filled` tells no parameters.
+local function others(form)
+  if not find(form, "//", 1, true) and not find(form, "/.", 1, true) and not find(form, "%2F", 1, true)
+    and byte(form, #form) ~= 47 then
+    return nil
+  end
+  local known, forms = { [form] = true }, {}
+  local decoded = gsub(form, "%%2F", "/")
+  for _, other in ipairs { trimmed(form), tidied(form), tidied(form, "."), tidied(decoded, ".") } do
+    if not known[other] then
+      known[other], forms[#forms + 1] = true, other
+    end
+  end
+  if #forms == 0 then return nil end
+  forms.filled = find(form, "//", 1, true) and filled(form)
+  return forms
+end
+
+-- The forms of a path: the usual one, and the others if there are some.
 function _M.forms(path, ignore_case)
   local form = path
   if find(path, "[^!-$&-~]") or (ignore_case and find(path, "%u")) then
     form = _M.canonical(path, ignore_case)
   end
-  if #form > 1 and (byte(form, #form) == 47 or find(form, "//", 1, true)) then
-    return form, tidied(form)
-  end
-  return form
+  return form, others(form)
 end
 
 -- The part of a path that one service resolves, decodes or cuts, and another takes as it is.

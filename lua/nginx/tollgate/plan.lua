@@ -20,9 +20,8 @@ local NO_CHARGES = {}
 
 -- True if the policy's conditions hold. GET includes HEAD.
 local function covers(policy, request, config)
-  if policy.has_routes and not routes.any_covers(policy.routes, request.form, request.tidied) then return false end
-  -- Other forms of a path widen what is covered, and never what is exempt.
-  if policy.has_exempt_routes and routes.any_covers(policy.exempt_routes, request.raw) then return false end
+  if policy.has_routes and not routes.any_covers(policy.routes, request.form, request.others) then return false end
+  if policy.has_exempt_routes and routes.exempts(policy.exempt_routes, request.raw, request.others) then return false end
   if policy.hosts and not host.is_any(request, policy.hosts) then return false end
   local method = request.method
   local other = method == "HEAD" and "GET" or method

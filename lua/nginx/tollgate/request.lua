@@ -33,9 +33,9 @@ function _M.new(ignore_case)
   end
   local raw, query = path.split(target)
   if not raw then return nil end
-  local form, tidied = path.forms(raw, ignore_case)
+  local form, others = path.forms(raw, ignore_case)
   return setmetatable({
-    method = method, raw = raw, query = query, form = form, tidied = tidied,
+    method = method, raw = raw, query = query, form = form, others = others,
   }, METHODS)
 end
 

@@ -94,9 +94,24 @@ local function form_covered(set, form)
   return false
 end
 
--- True if a pattern of the set covers one of both forms.
-function _M.any_covers(set, form, tidied)
-  return form_covered(set, form) or (tidied ~= nil and form_covered(set, tidied))
+-- True if a pattern of the set covers one of the forms.
+function _M.any_covers(set, form, others)
+  if form_covered(set, form) then return true end
+  for n = 1, others and #others or 0 do
+    if form_covered(set, others[n]) then return true end
+  end
+  return others ~= nil and others.filled and form_covered(set, others.filled) or false
+end
+
+-- True if the set exempts a path. Other forms of it widen what is covered, and never what is exempt. A layer behind may remove slashes,
+-- and lead it elsewhere if a parameter took one of them.
+function _M.exempts(set, raw, others)
+  if set.exact[raw] then return true end
+  if not form_covered(set, raw) then return false end
+  for n = 1, others and #others or 0 do
+    if not form_covered(set, others[n]) then return false end
+  end
+  return true
 end
 
 return _M

@@ -150,8 +150,11 @@ local v6
 
 -- An address with a port, which may have any number of zeros before it.
 local function with_port(text)
-  local host, port = match(text, "^(.+):0*(%d+)$")
-  if not host or #port > 5 or tonumber(port) > 65535 then return nil end
+  local host, port = match(text, "^(.+):(%d+)$")
+  if not host then return nil end
+  port = gsub(port, "^0+", "")
+  if #port > 5 or tonumber(port) and tonumber(port) > 65535 then return nil end
+  if port == "" then port = "0" end
   local within = match(host, "^%[([^%]]+)%]$")
   if within then
     local written = address.v6(within) and v6(within)
@@ -169,8 +172,10 @@ function v6(text)
 end
 
 -- Handlers read 7, 007, 7.0 and +7 as one number, and a UUID or an IPv6 address in any of its forms as one.
+-- They may remove blanks around a value.
 function _M.one_form(text)
-  return uuid(text) or number(text) or decimal(text) or v6(text) or text
+  local value = _M.trim(text)
+  return uuid(value) or number(value) or decimal(value) or v6(value) or text
 end
 
 return _M

@@ -215,7 +215,7 @@ fn each_alert_fires_while_something_is_wrong_and_resolves_afterwards() {
     {
         let _within = runtime.enter();
         for receipt in receipts {
-            backend.credit(receipt, 1);
+            backend.refund(receipt, 1);
         }
     }
     local.is_faulty.store(true, Ordering::Relaxed);

@@ -25,8 +25,6 @@ core: algorithm ::calendar_window ::fixed_window ::gcra ::held ::interval_refill
     -- the trait of the rules, and the list of those that implement it
 core: algorithm::gcra ::credits ::notes ::parts ::queue ::warming
     -- one rule: each child holds a part of its state, and counts in its units
-core: engine ::bans ::ids
-    -- one decision: the steps for bans and ids call the general one, which sends charges with a ban or an id to them
 core: key ::repr
     -- the key and its bytes in memory
 core: quota ::waits

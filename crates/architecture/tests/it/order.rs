@@ -26,7 +26,10 @@ const LAYERS: &[&[&str]] = &[
 /// The crates from outside, for the crates whose charters forbid most. `core` is pure: nothing in its list reads, sends or waits.
 /// `limiter` reads the heads of requests and no more: `tower` and what writes answers stay out.
 const FOREIGN: &[(&str, &str)] = &[
-    ("tollgate-core", "chrono chrono-tz serde sha2 smallvec"),
+    (
+        "tollgate-core",
+        "chrono chrono-tz serde sha2 smallvec strsim",
+    ),
     (
         "tollgate-limiter",
         "arc-swap axum base64 bytes form_urlencoded http matchit metrics percent-encoding serde serde_json \

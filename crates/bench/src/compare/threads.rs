@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use governor::DefaultKeyedRateLimiter;
-use tollgate::{Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
+use tollgate::{Call, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Quota, Scope};
 
 use super::part;
 use super::report::Threads;
@@ -102,7 +102,7 @@ impl Case {
                 cost: 1,
                 mode: Mode::Enforce,
             };
-            black_box(&backend.decide_now(&[charge]));
+            black_box(&backend.decide_now(Call::of(&[charge])));
         };
         let limiter = DefaultKeyedRateLimiter::<K>::keyed(self.budget.in_governor_s_words());
         let theirs = |caller: u32| {

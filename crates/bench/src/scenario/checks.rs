@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, Backend, Calendar, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Once, Quota,
-    Receipt, Scope, Zone,
+    Algorithm, Backend, Calendar, Call, Charge, ImmediateBackend, Key, MemoryBackend, Mode, Once,
+    Quota, Receipt, Scope, Zone,
 };
 
 use super::{AT_ONCE, CALLERS, PLENTY, address, each};
@@ -36,7 +36,7 @@ fn check(key: impl Fn(u32) -> Key + 'static) -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         };
-        black_box(&backend.decide_now(&[charge]));
+        black_box(&backend.decide_now(Call::of(&[charge])));
     })
 }
 
@@ -69,7 +69,7 @@ pub(super) fn up_to() -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         };
-        let _ = black_box(&backend.decide_up_to_now(&[charge], 1));
+        let _ = black_box(&backend.decide_now(Call::of(&[charge]).at_least(1)));
     })
 }
 
@@ -95,7 +95,7 @@ pub(super) fn once(ids: u64) -> Box<dyn FnMut(u32)> {
             charge(scope, &PLENTY, &key),
             charge(id_scope, &ids_of_a_caller, &id),
         ];
-        let _ = black_box(&backend.decide_now(&charges));
+        let _ = black_box(&backend.decide_now(Call::of(&charges)));
     })
 }
 
@@ -111,7 +111,7 @@ fn under(quota: Quota) -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         };
-        black_box(&backend.decide_now(&[charge]));
+        black_box(&backend.decide_now(Call::of(&[charge])));
     })
 }
 
@@ -129,11 +129,11 @@ pub(super) fn held() -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         };
-        if let Ok(decision) = black_box(&backend.decide_now(&[charge]))
+        if let Ok(decision) = black_box(&backend.decide_now(Call::of(&[charge])))
             && let [verdict] = decision.verdicts()
             && let Some(receipt) = Receipt::of(&charge, verdict, decision.at())
         {
-            backend.credit(black_box(receipt), 1);
+            backend.refund(black_box(receipt), 1);
         }
     })
 }
@@ -197,7 +197,7 @@ pub(super) fn own_and_shared() -> Box<dyn FnMut(u32)> {
             charge(own_scope, &LASTING, &own),
             charge(shared_scope, &PLENTY, &shared),
         ];
-        black_box(&backend.decide_now(&charges));
+        black_box(&backend.decide_now(Call::of(&charges)));
     })
 }
 
@@ -220,6 +220,6 @@ pub fn with_charges(charges: usize) -> Box<dyn FnMut(u32)> {
             cost: 1,
             mode: Mode::Enforce,
         });
-        black_box(&backend.decide_now(&all[..charges]));
+        black_box(&backend.decide_now(Call::of(&all[..charges])));
     })
 }

@@ -7,8 +7,8 @@ use axum::body::Body;
 use http::{Request, Response};
 use tokio::runtime::{self, Runtime};
 use tollgate::{
-    Backend, BackendError, Charge, ConfigError, Key, Limiter, Mode, Policy, Quota, RateLimitLayer,
-    RedisBackend, Scope,
+    Backend, BackendError, Call, Charge, ConfigError, Key, Limiter, Mode, Policy, Quota,
+    RateLimitLayer, RedisBackend, Scope,
 };
 use tollgate_testkit::Standalone;
 use tower::{Layer, Service};
@@ -100,7 +100,7 @@ pub(super) fn flooded(is_asking: bool) -> Box<dyn FnMut(u32)> {
         let _lives = &server;
         for _ in 0..callers.div_ceil(TOGETHER) {
             // A call without charges goes ahead: while it is on its way they gather.
-            let ahead = backend.decide(&[]);
+            let ahead = backend.decide(Call::of(&[]));
             let asked: Vec<_> = (0..TOGETHER)
                 .map(|_| {
                     caller += 1;
@@ -124,11 +124,11 @@ fn refused(
 ) -> impl Future<Output = std::result::Result<tollgate::Decision, BackendError>> {
     const ONE: Quota = Quota::per_day(1);
     let key = Key::from(IpAddr::V4(caller));
-    backend.decide(&[Charge {
+    backend.decide(Call::of(&[Charge {
         scope: Scope::of("flood", 0, &ONE),
         quota: &ONE,
         key: &key,
         cost: 2,
         mode: Mode::Enforce,
-    }])
+    }]))
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::task::yield_now;
 use tollgate::{
-    Answer, Backend, Capabilities, Charge, Decision, Key, Lease, Limiter, MemoryBackend, Policy,
-    Receipt, Scope,
+    Admin, Answer, Backend, Call, Capabilities, Decision, Key, Lease, Limiter, MemoryBackend,
+    Policy, Scope, Settlement,
 };
 use tower::Layer;
 
@@ -18,24 +18,22 @@ use super::{Nothing, PLENTY, Scenario, address, each, serve_from, silent};
 struct Far(MemoryBackend);
 
 impl Backend for Far {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.0.decide(charges)
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        self.0.decide(call)
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.0.decide_up_to(charges, at_least)
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.0.settle(settlement);
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
+    fn admin(&self) -> &dyn Admin {
+        self
     }
+}
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
+impl Admin for Far {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
+        self.0.admin().reset(scope, key)
     }
 
     fn place(&self) -> Option<String> {
@@ -43,7 +41,7 @@ impl Backend for Far {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.0.admin().capabilities()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::arguments::CheckArguments;
 
 pub(super) fn report(asked: &CheckArguments, checked: &Checked) -> String {
     let covered = checked.covered.iter();
-    let covered = covered.map(|row| json!({ "requests": row.requests, "policies": row.policies }));
+    let covered = covered.map(|row| json!({ "request": row.request, "policies": row.policies }));
     let policies = checked.policies.iter().map(|policy| {
         let mut facts = facts(policy);
         facts.insert("policy".to_owned(), json!(policy.name));
@@ -18,7 +18,7 @@ pub(super) fn report(asked: &CheckArguments, checked: &Checked) -> String {
         "against": asked.against.as_ref().map(|old| old.display().to_string()),
         "policies": policies.collect::<Vec<_>>(),
         "under_pressure": checked.pressure.as_ref().map(facts),
-        "requests": covered.collect::<Vec<_>>(),
+        "examples": covered.collect::<Vec<_>>(),
         "never_pass": checked.never_pass,
         "to_register": checked.registered,
         "changes": checked.changes,

@@ -57,15 +57,15 @@ fn described(report: &mut String, title: &str, of: &Described) -> Result<(), std
 }
 
 fn covered(report: &mut String, covered: &[Covered]) -> Result<(), std::fmt::Error> {
-    writeln!(report, "\nwhich policies a request meets:")?;
-    let width = covered.iter().map(|row| row.requests.chars().count()).max();
+    writeln!(report, "\nwhich policies these requests meet, as examples:")?;
+    let width = covered.iter().map(|row| row.request.chars().count()).max();
     let width = width.unwrap_or_default();
-    for Covered { requests, policies } in covered {
+    for Covered { request, policies } in covered {
         let policies = match policies.as_slice() {
             [] => "no policy: it passes unlimited".to_owned(),
             policies => policies.join(", "),
         };
-        writeln!(report, "  {requests:<width$}  {policies}")?;
+        writeln!(report, "  {request:<width$}  {policies}")?;
     }
     Ok(())
 }

@@ -75,6 +75,21 @@ fn link(server: &ExaminedServer) -> Finding {
     Finding::new(subject, Grade::Fine, "the link to its master is up", means)
 }
 
+/// A replica that the service is to take for its master.
+fn misplaced(server: &ExaminedServer) -> Finding {
+    let host = info(server, "master_host").unwrap_or("another server");
+    let port = info(server, "master_port").unwrap_or("?");
+    let link = info(server, "master_link_status").unwrap_or("unknown");
+    let was = format!("a replica of {host}, port {port}; the link to it is {link}");
+    let means = "a replica takes no writes, and decides nothing";
+    let change = if link == "up" {
+        "name its master to the service, or the Sentinels"
+    } else {
+        "name its master to the service, or the Sentinels; if that master is gone for good, and no Sentinel manages them: REPLICAOF NO ONE"
+    };
+    Finding::new("replication", Grade::Wrong, was, means).change(change)
+}
+
 /// False for a node of a cluster that is away.
 pub(super) fn has_answered(server: &ExaminedServer) -> bool {
     !(server.round_trips.is_empty() && server.info.is_empty() && server.unseen.is_empty())
@@ -271,9 +286,7 @@ fn replication(server: &ExaminedServer, is_watched: bool) -> Finding {
         was += &format!(", min-replicas-to-write {needed}");
     }
     if role == "slave" {
-        let means = "a replica takes no writes, and decides nothing";
-        let finding = Finding::new(subject, Grade::Wrong, was, means);
-        return finding.change("name the master, or the Sentinels");
+        return misplaced(server);
     }
     if needed > replicas {
         let means = "the server refuses writes (NOREPLICAS), and decides nothing";

@@ -65,7 +65,8 @@ fn policy(account: &Account, explanation: &Explanation, lines: &mut Vec<String>)
         }
         return;
     }
-    say("covers", &policy_words::covers(config));
+    let covers = policy_words::covers(config, explanation.limits.config());
+    say("covers", &covers);
     if let Some(first) = questions.first() {
         say("budget of", &whose(config, &first.key));
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tollgate::{Backend, Charge, Key, Mode, Quota, Scope};
+use tollgate::{Backend, Call, Charge, Key, Mode, Quota, Scope};
 use tollgate_testkit::{Cluster, Sentinels, Standalone, Tls};
 
 use crate::support::patient;
@@ -179,12 +179,16 @@ fn each_bad_setting_is_named_with_what_to_change() {
 #[test]
 fn a_setting_to_change_has_its_place_on_a_managed_service_in_one_line() {
     let server = Standalone::start_with(&GOOD);
-    let place = "where CONFIG SET is forbidden: set it in a parameter group";
-    let lines = || {
+    let place = "where CONFIG SET is forbidden: set it in a parameter group (ElastiCache, MemoryDB) or in the instance's configuration \
+                 (Memorystore)";
+    let told = || {
         let ran = doctor(&["--redis", &server.url()]);
-        ran.out.lines().filter(|line| line.contains(place)).count()
+        let lines = ran.out.lines().filter(|line| *line == place).count();
+        let ran = doctor(&["--redis", &server.url(), "--json"]);
+        let report: Value = serde_json::from_str(&ran.out).unwrap();
+        (lines, report["managed"].clone())
     };
-    assert_eq!(lines(), 0);
+    assert_eq!(told(), (0, Value::Null));
     for (setting, bad) in [
         ("maxmemory-policy", "volatile-lru"),
         ("appendonly", "yes"),
@@ -192,7 +196,7 @@ fn a_setting_to_change_has_its_place_on_a_managed_service_in_one_line() {
     ] {
         assert_eq!(server.command(&["CONFIG", "SET", setting, bad]), "+OK\r\n");
     }
-    assert_eq!(lines(), 1);
+    assert_eq!(told(), (1, Value::from(place)));
 }
 
 #[test]
@@ -315,7 +319,13 @@ fn the_memory_of_a_key_is_measured_and_lost_keys_are_told() {
                 cost: 1,
                 mode: Mode::Enforce,
             };
-            assert!(backend.decide(&[charge]).await.unwrap().is_admitted());
+            assert!(
+                backend
+                    .decide(Call::of(&[charge]))
+                    .await
+                    .unwrap()
+                    .is_admitted()
+            );
         }
     });
 
@@ -344,7 +354,18 @@ fn a_replica_is_told_as_one_that_does_not_decide() {
         finding(&found, "decisions").was,
         "the backend cannot be written to: the server is a replica"
     );
-    assert_eq!(finding(&found, "replication").grade, "wrong");
+    let replication = finding(&found, "replication");
+    assert_eq!(replication.grade, "wrong");
+    let named = format!("a replica of 127.0.0.1, port {port}; the link to it is ");
+    assert!(replication.was.starts_with(&named), "{}", replication.was);
+
+    let _no_longer = replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let (_, found) = findings(&["--redis", &replica.url()]);
+    let change = finding(&found, "replication").change.as_deref();
+    assert!(
+        change.is_some_and(|it| it.contains("REPLICAOF NO ONE")),
+        "{change:?}"
+    );
 }
 
 /// The arguments for a cluster.

@@ -9,6 +9,7 @@ mod nginx;
 mod program;
 mod replay;
 mod replay_exact;
+mod runbook;
 mod serve;
 mod suggest_truth;
 mod support;

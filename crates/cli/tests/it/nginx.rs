@@ -11,6 +11,7 @@
 mod budgets;
 mod client;
 mod guide;
+mod handlers;
 mod long_fields;
 mod odd;
 mod outages;

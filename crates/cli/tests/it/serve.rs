@@ -15,6 +15,7 @@ mod http;
 mod log;
 #[cfg(target_os = "linux")]
 mod open_files;
+mod outages;
 mod program;
 mod running;
 mod tls;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use crate::common::{Clocked, Naive};
 use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Clock, Decision, Key, ManualClock, Quota,
-    Receipt, Scope, Snapshot, State, Timestamp, Unit,
+    Admin, Answer, Backend, BanList, Call, Capabilities, Charge, Clock, Decision, Key, ManualClock,
+    Quota, Receipt, Scope, Settlement, Snapshot, State, Timestamp, Unit,
 };
 
 /// A backend that conforms, and its clock.
@@ -39,7 +39,7 @@ impl Sound {
         change: impl for<'a> Fn(Charge<'a>) -> Charge<'a>,
     ) -> Answer<Decision> {
         let changed: Vec<_> = charges.iter().copied().map(change).collect();
-        self.backend.decide(&changed)
+        self.backend.decide(Call::of(&changed))
     }
 
     /// Decides these charges by other quotas.
@@ -52,7 +52,7 @@ impl Sound {
         let changed: Vec<_> = (charges.iter().zip(&quotas))
             .map(|(charge, quota)| Charge { quota, ..*charge })
             .collect();
-        self.backend.decide(&changed)
+        self.backend.decide(Call::of(&changed))
     }
 
     /// Changes all states of a unit.
@@ -70,15 +70,15 @@ impl Sound {
 /// A defect: the method that a backend gets wrong. The others do as they should.
 trait Defect: fmt::Debug + Send + Sync + 'static {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 
     fn grant(&self, sound: &Sound, charges: &[Charge<'_>], least: u64) -> Answer<Decision> {
-        sound.backend.decide_up_to(charges, least)
+        sound.backend.decide(Call::of(charges).at_least(least))
     }
 
-    fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
-        sound.backend.credit(receipt, n);
+    fn refund(&self, sound: &Sound, receipt: Receipt, n: u64) {
+        sound.backend.refund(receipt, n);
     }
 
     fn debit(&self, sound: &Sound, receipt: &Receipt, n: u64) {
@@ -109,24 +109,29 @@ impl<D: Defect> Broken<D> {
 }
 
 impl<D: Defect> Backend for Broken<D> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.defect.decide(&self.sound, charges)
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        match call.at_least {
+            None => self.defect.decide(&self.sound, call.charges),
+            Some(least) => self.defect.grant(&self.sound, call.charges, least),
+        }
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.defect.grant(&self.sound, charges, at_least)
+    fn settle(&self, settlement: Settlement<'_>) {
+        match settlement {
+            Settlement::Refund(receipt, n) => self.defect.refund(&self.sound, receipt, n),
+            Settlement::Debit(receipt, n) => self.defect.debit(&self.sound, receipt, n),
+            other => self.sound.backend.settle(other),
+        }
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.defect.credit(&self.sound, receipt, n);
+    fn admin(&self) -> &dyn Admin {
+        self
     }
+}
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.defect.debit(&self.sound, receipt, n);
-    }
-
+impl<D: Defect> Admin for Broken<D> {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.sound.backend.reset(scope, key)
+        self.sound.backend.admin().reset(scope, key)
     }
 
     fn bans(&self, scope: Scope) -> Answer<BanList> {
@@ -134,7 +139,7 @@ impl<D: Defect> Backend for Broken<D> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.sound.backend.capabilities()
+        self.sound.backend.admin().capabilities()
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 use crate::common::{Clocked, Naive};
 use tollgate_conformance::Budget;
 use tollgate_core::{
-    Answer, Backend, Ban, BanList, Capabilities, Capability, Charge, Clock, Decision, FailureKind,
-    Figure, Key, ManualClock, Mode, Quota, Receipt, RetryAfter, Scope, Timestamp, Verdict,
+    Admin, Answer, Backend, Ban, BanList, Call, Capabilities, Capability, Charge, Clock, Decision,
+    FailureKind, Figure, Key, ManualClock, Mode, Quota, RetryAfter, Scope, Settlement, Timestamp,
+    Verdict,
 };
 
 /// Counts the decisions of the inner backend, also those that come later.
@@ -28,9 +29,9 @@ struct Counts {
 }
 
 impl<B: Backend> Backend for Counting<B> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
         let counts = Arc::clone(&self.counts);
-        self.inner.decide(charges).map(move |result| {
+        self.inner.decide(call).map(move |result| {
             let count = match &result {
                 Ok(decision) if decision.is_admitted() => &counts.admitted,
                 Ok(_denied) => &counts.denied,
@@ -41,40 +42,12 @@ impl<B: Backend> Backend for Counting<B> {
         })
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.inner.decide_up_to(charges, at_least)
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.inner.settle(settlement);
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.inner.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.inner.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.inner.reset(scope, key)
-    }
-
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        self.inner.assume(charge)
-    }
-
-    fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.inner.bans(scope)
-    }
-
-    fn place(&self) -> Option<String> {
-        self.inner.place()
-    }
-
-    fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        self.inner.figures(tell);
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+    fn admin(&self) -> &dyn Admin {
+        self.inner.admin()
     }
 }
 
@@ -121,12 +94,12 @@ impl<B> Denials<B> {
 }
 
 impl<B: Backend> Backend for Denials<B> {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let [charge] = charges else {
-            return self.inner.decide(charges);
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        let [charge] = call.charges else {
+            return self.inner.decide(call);
         };
         if charge.mode != Mode::Enforce {
-            return self.inner.decide(charges);
+            return self.inner.decide(call);
         }
         let now = self.clock.now();
         if let Some(verdict) = self.known(charge, now) {
@@ -134,7 +107,7 @@ impl<B: Backend> Backend for Denials<B> {
         }
         let (known, cost) = (Arc::clone(&self.known), charge.cost);
         let name = (charge.scope, charge.key.clone());
-        self.inner.decide(charges).map(move |result| {
+        self.inner.decide(call).map(move |result| {
             if let Ok(decision) = &result
                 && let Some(wait) = decision.retry_after()
             {
@@ -150,42 +123,38 @@ impl<B: Backend> Backend for Denials<B> {
         })
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.inner.decide_up_to(charges, at_least)
+    fn settle(&self, settlement: Settlement<'_>) {
+        if let Settlement::Refund(receipt, _) = &settlement {
+            self.forget(receipt.scope(), receipt.key());
+        }
+        self.inner.settle(settlement);
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.forget(receipt.scope(), receipt.key());
-        self.inner.credit(receipt, n);
+    fn admin(&self) -> &dyn Admin {
+        self
     }
+}
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.inner.debit(receipt, n);
-    }
-
+impl<B: Backend> Admin for Denials<B> {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         self.forget(scope, key);
-        self.inner.reset(scope, key)
-    }
-
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        self.inner.assume(charge)
+        self.inner.admin().reset(scope, key)
     }
 
     fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.inner.bans(scope)
+        self.inner.admin().bans(scope)
     }
 
     fn place(&self) -> Option<String> {
-        self.inner.place()
+        self.inner.admin().place()
     }
 
     fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
-        self.inner.figures(tell);
+        self.inner.admin().figures(tell);
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        self.inner.admin().capabilities()
     }
 }
 
@@ -250,12 +219,13 @@ async fn a_wrapper_that_remembers_denials_forgets_them_with_a_credit_and_a_reset
     let receipt = taken.receipts(&[budget.charge(2)]).next().unwrap();
     assert!(!budget.take(&subject, 1).await.is_admitted());
 
-    subject.backend.credit(receipt, 1);
+    subject.backend.refund(receipt, 1);
     assert!(budget.take(&subject, 1).await.is_admitted());
     assert!(!budget.take(&subject, 1).await.is_admitted());
 
     subject
         .backend
+        .admin()
         .reset(budget.scope, &budget.key)
         .await
         .unwrap();
@@ -320,20 +290,12 @@ fn what_a_backend_can_is_asked_through_a_wrapper_and_nothing_unless_it_says_so()
     struct Bare(Naive);
 
     impl Backend for Bare {
-        fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-            self.0.decide(charges)
+        fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+            self.0.decide(call)
         }
 
-        fn credit(&self, receipt: Receipt, n: u64) {
-            self.0.credit(receipt, n);
-        }
-
-        fn debit(&self, receipt: &Receipt, n: u64) {
-            self.0.debit(receipt, n);
-        }
-
-        fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-            self.0.reset(scope, key)
+        fn settle(&self, settlement: Settlement<'_>) {
+            self.0.settle(settlement);
         }
     }
     let needed = Capabilities::none()
@@ -353,15 +315,20 @@ fn what_a_backend_can_is_asked_through_a_wrapper_and_nothing_unless_it_says_so()
         quota: &imposed,
         ..banned.charge_in(Mode::Shadow, 1)
     };
-    let _imposed = shared.decide(&[charge]);
-    let list = shared.bans(banned.scope).try_now().unwrap().unwrap();
+    let _imposed = shared.decide(Call::of(&[charge]));
+    let list = shared
+        .admin()
+        .bans(banned.scope)
+        .try_now()
+        .unwrap()
+        .unwrap();
 
     assert_eq!(list.callers()[0].identity(), "=alice");
-    assert_eq!(shared.capabilities().missing(needed).count(), 0);
+    assert_eq!(shared.admin().capabilities().missing(needed).count(), 0);
     let bare = Bare(Naive::new(ManualClock::new()));
-    let missing: Vec<_> = bare.capabilities().missing(needed).collect();
+    let missing: Vec<_> = bare.admin().capabilities().missing(needed).collect();
     assert_eq!(missing, [Capability::Held, Capability::Once]);
-    let cannot = bare.bans(banned.scope).try_now();
+    let cannot = bare.admin().bans(banned.scope).try_now();
     assert_eq!(
         cannot.unwrap().unwrap_err().kind(),
         FailureKind::InvalidCall

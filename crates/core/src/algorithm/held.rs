@@ -4,7 +4,7 @@
 //! charge will pass is unknown.
 //!
 //! Each stretch in which anything is held has a *generation*, the time at which it began. Receipts name it. A receipt from
-//! before a [reset](crate::Backend::reset) therefore cannot release the units of a later charge.
+//! before a [reset](crate::Admin::reset) therefore cannot release the units of a later charge.
 
 use super::{Budget, Decider, Passage, Point, RetryAfter, Snapshot};
 

@@ -306,7 +306,7 @@ mod tests {
         let (starts, behind) = (1_000 * MINUTE, 1_000 * MINUTE - MINUTE / 2);
         rule.step(&mut state, starts, 4, true);
         let credit = |state: &mut State, now, at, n| {
-            rule.credit(state, now, at, Point::ZERO, n);
+            rule.refund(state, now, at, Point::ZERO, n);
             rule.budget(state, now).remaining
         };
 

@@ -107,15 +107,7 @@ impl Rule {
     pub(crate) const fn as_gcra(&self) -> Option<&Gcra> {
         match self {
             Self::Gcra(rule) => Some(rule),
-            Self::FixedWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::RollingWindow(_)
-            | Self::SlidingLog(_)
-            | Self::IntervalRefill(_)
-            | Self::Calendar(_)
-            | Self::Held(_)
-            | Self::Ban(_)
-            | Self::Once(_) => None,
+            _ => None,
         }
     }
 
@@ -125,16 +117,7 @@ impl Rule {
         match self {
             Self::Gcra(rule) if rule.waits() => Some(rule.wait_us()),
             Self::Held(rule) if rule.wait_us > 0 => Some(rule.wait_us),
-            Self::Gcra(_)
-            | Self::Held(_)
-            | Self::FixedWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::RollingWindow(_)
-            | Self::SlidingLog(_)
-            | Self::IntervalRefill(_)
-            | Self::Calendar(_)
-            | Self::Ban(_)
-            | Self::Once(_) => None,
+            _ => None,
         }
     }
 
@@ -186,7 +169,7 @@ impl Rule {
         with_rule!(self, state, |rule, inner| rule.step(inner, now, cost, take))
     }
 
-    /// Takes the step of the commonest algorithm in 64 bits; `None` if the quota needs the general way.
+    /// The step of the commonest algorithm, in 64 bits; `None` if the quota needs the general one.
     // Inlined always: a call would hand the result over in memory.
     #[inline(always)]
     pub(crate) fn quick_step(
@@ -202,23 +185,8 @@ impl Rule {
         rule.quick_step(inner, now, cost, take)
     }
 
-    /// Takes the step of a limit on how many at once; `None` for every other quota.
     #[inline]
-    pub(crate) fn held_step(
-        &self,
-        state: &mut State,
-        now: u64,
-        cost: u64,
-        take: bool,
-    ) -> Option<Step> {
-        let (Self::Held(rule), Repr::Held(inner)) = (self, &mut state.0) else {
-            return None;
-        };
-        Some(rule.step(inner, now, cost, take))
-    }
-
-    #[inline]
-    pub(crate) fn credit(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
+    pub(crate) fn refund(&self, state: &mut State, now: u64, at: u64, full_at: Point, cost: u64) {
         if let (Self::Held(rule), Repr::Held(inner)) = (self, &mut state.0) {
             return rule.give_back(inner, now, at, full_at, cost);
         }
@@ -245,16 +213,7 @@ impl Rule {
     pub(crate) fn earlier(&self, full_at: Point, cost: u64) -> Point {
         match self {
             Self::Gcra(rule) if rule.waits() => rule.earlier(full_at, cost),
-            Self::Gcra(_)
-            | Self::FixedWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::RollingWindow(_)
-            | Self::SlidingLog(_)
-            | Self::IntervalRefill(_)
-            | Self::Calendar(_)
-            | Self::Held(_)
-            | Self::Ban(_)
-            | Self::Once(_) => full_at,
+            _ => full_at,
         }
     }
 

@@ -31,8 +31,8 @@ use crate::Timestamp;
 ///
 /// Callers may name different quotas for one state, as while a deploy changes a limit. No quota mistakes the other's debt for a
 /// clock that stepped back: the ceiling of eight budgets is counted by the longer drain of the two quotas, the one that asks
-/// and the one that wrote the state. Meanwhile a caller of the shorter quota waits for at most one full drain of the longer, or
-/// for eight if the key owes more than a budget. The verdict's retry-after says so.
+/// and the one that wrote the state. A caller of the shorter quota waits for at most one full drain of the longer after the last
+/// charge under that, or for eight if the key owes more than a budget. The verdict's retry-after says so.
 ///
 /// # Units that are held
 ///

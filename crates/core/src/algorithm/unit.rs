@@ -152,13 +152,7 @@ impl Unit {
                 Some(('+', offset_us))
             }
             Self::RollingWindow { buckets, .. } => Some(('x', buckets as u64)),
-            Self::Gcra
-            | Self::SlidingWindow { .. }
-            | Self::SlidingLog { .. }
-            | Self::Calendar(_)
-            | Self::Held
-            | Self::Ban
-            | Self::Once => None,
+            _ => None,
         }
     }
 
@@ -179,15 +173,7 @@ impl Unit {
     pub const fn calendar(self) -> Option<Calendar> {
         match self {
             Self::Calendar(calendar) => Some(calendar),
-            Self::Gcra
-            | Self::FixedWindow { .. }
-            | Self::SlidingWindow { .. }
-            | Self::RollingWindow { .. }
-            | Self::SlidingLog { .. }
-            | Self::IntervalRefill { .. }
-            | Self::Held
-            | Self::Ban
-            | Self::Once => None,
+            _ => None,
         }
     }
 

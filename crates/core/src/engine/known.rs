@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::{are_apart, decide, decide_up_to, verdict_of};
-use crate::{Charge, Decision, Mode, State, Timestamp, Verdict};
+use super::decide;
+use crate::{Call, Charge, Decision, Mode, State, Timestamp};
 
 /// Denies a call by states that the backend's server told a while ago; `None` if only the server can tell. For backends.
 ///
@@ -23,7 +23,7 @@ use crate::{Charge, Decision, Mode, State, Timestamp, Verdict};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, Timestamp, decide, deny_by_known};
+/// use tollgate_core::{Call, Charge, Key, Mode, Quota, Scope, State, Timestamp, decide, deny_by_known};
 ///
 /// let quota = Quota::per_second(10).burst(1);
 /// let charge = Charge {
@@ -35,88 +35,50 @@ use crate::{Charge, Decision, Mode, State, Timestamp, Verdict};
 /// };
 /// let told = Timestamp::from_micros(1_700_000_000_000_000);
 /// let mut states = [State::full(&quota)];
-/// assert!(decide(told, &[charge], &mut states[..]).is_admitted());
+/// assert!(decide(told, Call::of(&[charge]), &mut states[..]).is_admitted());
 ///
 /// // Some 40 ms later: the bucket has room after 100.
 /// let after = |ms: u64| Timestamp::from_micros(told.as_micros() + ms * 1_000);
-/// let denied = deny_by_known(after(40), after(42), &[charge], &states, None);
+/// let denied = deny_by_known(after(40), after(42), Call::of(&[charge]), &states);
 /// assert_eq!(denied.and_then(|denied| denied.retry_after()), Some(Duration::from_millis(60)));
 /// // Once there may be room, the server is asked.
-/// assert!(deny_by_known(after(99), after(100), &[charge], &states, None).is_none());
+/// assert!(deny_by_known(after(99), after(100), Call::of(&[charge]), &states).is_none());
 /// ```
 #[must_use]
-#[inline]
 pub fn deny_by_known(
     earliest: Timestamp,
     latest: Timestamp,
-    charges: &[Charge<'_>],
+    call: Call<'_>,
     states: &[State],
-    at_least: Option<u64>,
 ) -> Option<Decision> {
+    let charges = call.charges;
     if !charges.iter().all(is_judged_by_state) {
         return None;
     }
-    match (charges, states, at_least) {
-        ([charge], [state], None) if !charge.quota.is_ban() => {
-            deny_one(earliest, latest, charge, state)
-        }
-        _ => deny_all(earliest, latest, charges, states, at_least),
+    let mut before = charges.iter().enumerate();
+    let are_apart = before.all(|(number, charge)| {
+        let mut before = charges[..number].iter();
+        !before.any(|other| other.shares_state_with(charge))
+    });
+    if charges.len() != states.len() || !are_apart {
+        return None;
     }
+    let decided = |at| {
+        let mut states: SmallVec<[State; 2]> = states.iter().cloned().collect();
+        decide(at, call, &mut states[..])
+    };
+    let (first, last) = (decided(earliest), decided(latest));
+    let mut outcomes = first.verdicts().iter().zip(last.verdicts());
+    // Each charge that is denied first is denied at last.
+    let is_certain =
+        !first.is_admitted() && outcomes.all(|(first, last)| first.is_denied() == last.is_denied());
+    (is_certain && !is_heard(earliest, charges, states, &first)).then(|| first.known())
 }
 
 /// Says whether the state and the time say all about an enforced charge.
 #[inline]
 fn is_judged_by_state(charge: &Charge<'_>) -> bool {
     charge.mode == Mode::Enforce && !charge.quota.is_held() && !charge.quota.is_once()
-}
-
-/// Denies a call of one charge.
-#[inline]
-fn deny_one(
-    earliest: Timestamp,
-    latest: Timestamp,
-    charge: &Charge<'_>,
-    state: &State,
-) -> Option<Decision> {
-    let (rule, cost, take) = (charge.quota.rule(), charge.cost, false);
-    let mut state = state.clone();
-    let at = earliest.as_micros();
-    let step = match rule.quick_step(&mut state, at, cost, take) {
-        Some(step) => step,
-        None => rule.step(&mut state, at, cost, take),
-    };
-    // In this order: a state is brought to the time of the question.
-    if step.0.passes() || rule.passage(&mut state, latest.as_micros(), cost).passes() {
-        return None;
-    }
-    let verdict = verdict_of(step, charge.quota, cost, charge.mode, take);
-    Some(Decision::of_one(earliest, charge.mode, verdict).known())
-}
-
-/// Denies a call of several charges, or of bans.
-fn deny_all(
-    earliest: Timestamp,
-    latest: Timestamp,
-    charges: &[Charge<'_>],
-    states: &[State],
-    at_least: Option<u64>,
-) -> Option<Decision> {
-    if charges.len() != states.len() || !are_apart(charges) {
-        return None;
-    }
-    let decided = |at| {
-        let mut states: SmallVec<[State; 4]> = states.iter().cloned().collect();
-        match at_least {
-            Some(at_least) => decide_up_to(at, charges, &mut states[..], at_least),
-            None => decide(at, charges, &mut states[..]),
-        }
-    };
-    let (first, last) = (decided(earliest), decided(latest));
-    let outcomes = first.verdicts().iter().zip(last.verdicts());
-    let agree = |(first, last): (&Verdict, &Verdict)| first.is_denied() == last.is_denied();
-    // Each enforced charge that is denied first is denied at last.
-    let is_certain = !first.is_admitted() && { outcomes }.all(agree);
-    (is_certain && !is_heard(earliest, charges, states, &first)).then(|| first.known())
 }
 
 /// Says whether a ban hears of a denied call: as a knock, if it is in force, or as a strike, if none is.

@@ -215,14 +215,7 @@ impl Blocks {
             Rule::FixedWindow(_) | Rule::Calendar(_) => {
                 cmp::min(self.time_us, micros(verdict.reset_after()))
             }
-            Rule::Gcra(_)
-            | Rule::IntervalRefill(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::Held(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => self.time_us,
+            _ => self.time_us,
         };
         self.blocks.push(Block {
             number,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Algorithm, Charge, Key, Mode, RetryAfter, Scope, State, Timestamp, Verdict, decide_up_to,
+    Algorithm, Call, Charge, Key, Mode, RetryAfter, Scope, State, Timestamp, Verdict, decide,
 };
 
 const LEASE: Lease = Lease::up_to(50);
@@ -44,7 +44,7 @@ impl Budget {
     fn decided(&mut self, cost: u64) -> (Verdict, Timestamp) {
         let charges = [charge(&self.quota, &self.key, cost)];
         let states = std::slice::from_mut(&mut self.state);
-        let decision = decide_up_to(NOON, &charges, states, 1);
+        let decision = decide(NOON, Call::of(&charges).at_least(1), states);
         (decision.verdicts()[0], decision.at())
     }
 

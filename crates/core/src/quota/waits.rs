@@ -128,14 +128,7 @@ impl Quota {
                 rule: Rule::Held(Held { wait_us, ..*rule }),
                 ..self
             }),
-            Rule::FixedWindow(_)
-            | Rule::SlidingWindow(_)
-            | Rule::RollingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::IntervalRefill(_)
-            | Rule::Calendar(_)
-            | Rule::Ban(_)
-            | Rule::Once(_) => Err(self.refusal(QuotaError::WaitOfWindow)),
+            _ => Err(self.refusal(QuotaError::WaitOfWindow)),
         }
     }
 }

@@ -364,6 +364,13 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_soon_after_a_loss_may_be_right_and_a_later_one_is_wrong() {
+        let loss = Disturbance::of_all(Effect::Loss, 100 * SECOND, 100 * SECOND);
+        assert_eq!(wrongs(&[denied(108 * SECOND)], &[loss]), 0);
+        assert_eq!(wrongs(&[denied(109 * SECOND)], &[loss]), 1);
+    }
+
+    #[test]
     fn a_refusal_while_a_place_is_free_is_wrong() {
         let mut holds = vec![denied(200 * SECOND)];
         assert_eq!(wrongs(&holds, &[]), 1);

@@ -116,7 +116,7 @@ impl Reader<'_> {
                     let charges = asked.iter().zip(&decided.verdicts);
                     for (charge, &said) in charges.filter(|(_, said)| said.taken > 0) {
                         let budget = charge.budget.told(&self.history.others, &said);
-                        let credit = self.credit(attempt, left_us, budget, said, said.taken);
+                        let credit = self.refund(attempt, left_us, budget, said, said.taken);
                         courses.course(budget).credits.push(credit);
                     }
                 }
@@ -140,7 +140,7 @@ impl Reader<'_> {
                 }
             }
             &Verb::Credit(budget, said, n) => {
-                let credit = self.credit(attempt, attempt.sent_us, budget, said, n);
+                let credit = self.refund(attempt, attempt.sent_us, budget, said, n);
                 courses.course(budget).credits.push(credit);
             }
             &Verb::Debit(budget, n) => {
@@ -298,7 +298,7 @@ impl Reader<'_> {
         spans.into_iter().map(span).collect()
     }
 
-    fn credit(
+    fn refund(
         &self,
         attempt: &Attempt,
         sent_us: u64,

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Charge, DEBT_CEILING, Key, Mode, QueueMark, Quota, Receipt, Scope, Snapshot, State,
-    Timestamp, Verdict, decide,
+    Algorithm, Call, Charge, DEBT_CEILING, Key, Mode, QueueMark, Quota, Receipt, Scope, Snapshot,
+    State, Timestamp, Verdict, decide,
 };
 
 /// A quota, with its precomputed figures.
@@ -165,7 +165,7 @@ impl Rule {
     fn decide(&self, state: &mut State, at_us: u64, cost: u64, mode: Mode) -> Option<Verdict> {
         let charge = self.charge(cost, mode);
         let states = std::slice::from_mut(state);
-        let decision = decide(Timestamp::from_micros(at_us), &[charge], states);
+        let decision = decide(Timestamp::from_micros(at_us), Call::of(&[charge]), states);
         decision.verdicts().first().copied()
     }
 
@@ -182,7 +182,7 @@ impl Rule {
     /// A receipt of a charge from a full budget.
     fn receipt(&self, at_us: u64, n: u64) -> Option<Receipt> {
         let (charge, at) = (self.charge(n, Mode::Enforce), Timestamp::from_micros(at_us));
-        let decision = decide(at, &[charge], &mut [self.full()][..]);
+        let decision = decide(at, Call::of(&[charge]), &mut [self.full()][..]);
         Receipt::of(&charge, decision.verdicts().first()?, at)
     }
 }

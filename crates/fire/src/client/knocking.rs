@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
-use tollgate_core::Backend;
+use tollgate_core::{Backend, Call};
 
 use super::record::{Line, say};
 use super::{Client, pause};
@@ -72,7 +72,7 @@ impl Client {
             let (outcome, status) = answer.map_err(std::io::Error::other)?;
             (outcome, Some(status))
         } else {
-            let answer = self.asking.decide(&guarded.charges()).await;
+            let answer = self.asking.decide(Call::of(&guarded.charges())).await;
             (Outcome::of(&answer), None)
         };
         let heard = Knock {

@@ -97,7 +97,7 @@ impl Client {
             say(&Line::Order(number, returned))?;
             for receipt in answer.receipts {
                 let n = receipt.cost();
-                self.entrance.backend().credit(receipt, n);
+                self.entrance.backend().refund(receipt, n);
             }
         }
         Ok(answer.outcome)

@@ -3,10 +3,8 @@
 use fastrand::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tollgate::{Cause, Event, Limiter};
-use tollgate_core::{
-    Answer, Backend, BanList, Capabilities, Charge, Decision, Key, Mode, Receipt, Scope,
-};
+use tollgate::{Admin, Cause, Event, Limiter, Settlement};
+use tollgate_core::{Answer, Backend, Call, Charge, Decision, Key, Mode, Receipt};
 use tollgate_redis::RedisBackend;
 
 use super::record::{Line, say};
@@ -126,17 +124,13 @@ impl Service {
 struct GenerousBackend(RedisBackend);
 
 impl Backend for GenerousBackend {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.0.decide(charges)
-    }
-
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        let [charge] = charges else {
-            return self.0.decide_up_to(charges, at_least);
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        let ([charge], Some(_)) = (call.charges, call.at_least) else {
+            return self.0.decide(call);
         };
         let (backend, scope, quota) = (self.0.clone(), charge.scope, *charge.quota);
         let key = charge.key.clone();
-        self.0.decide_up_to(charges, at_least).map(move |answer| {
+        self.0.decide(call).map(move |answer| {
             let decision = answer?;
             let verdict = decision.verdicts().first();
             let receipt = verdict.and_then(|verdict| {
@@ -150,33 +144,17 @@ impl Backend for GenerousBackend {
                 Receipt::of(&charge, verdict, decision.at())
             });
             if let Some((receipt, verdict)) = receipt.zip(verdict) {
-                backend.credit(receipt, verdict.taken());
+                backend.refund(receipt, verdict.taken());
             }
             Ok(decision)
         })
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.0.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn place(&self) -> Option<String> {
-        self.0.place()
-    }
-
-    fn bans(&self, scope: Scope) -> Answer<BanList> {
-        self.0.bans(scope)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+    fn admin(&self) -> &dyn Admin {
+        self.0.admin()
     }
 }

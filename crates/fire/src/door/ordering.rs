@@ -8,7 +8,7 @@ use axum::extract::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use tollgate::CheckOutcome;
-use tollgate_core::{Backend, Receipt};
+use tollgate_core::{Backend, Call, Receipt};
 
 use super::{Entrance, Way, lock, of_backend};
 use crate::Result;
@@ -67,7 +67,7 @@ impl Entrance {
     async fn order_of_backend(&self, name: OrderName) -> Result<OrderAnswer> {
         let identified = Identified::flawed(&self.population, name, self.flaw)?;
         let charges = identified.charges();
-        let answer = self.backend.decide(&charges).await;
+        let answer = self.backend.decide(Call::of(&charges)).await;
         let receipts = answer.iter().flat_map(|it| it.receipts(&charges));
         Ok(OrderAnswer {
             outcome: Outcome::of(&answer),

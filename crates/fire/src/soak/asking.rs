@@ -11,7 +11,7 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::{Limiter, Policy, RateLimitLayer, key};
-use tollgate_core::{Backend, Charge, Key, Mode, Quota, Scope};
+use tollgate_core::{Backend, Call, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
@@ -81,7 +81,7 @@ impl Asking {
                     cost: 1,
                     mode: Mode::Enforce,
                 };
-                backend.decide(&[charge]).await.is_ok()
+                backend.decide(Call::of(&[charge])).await.is_ok()
             }
             Self::OverHttp(clients, address) => {
                 let request = Request::get(format!("http://{address}/")).header(CALLER, caller);

@@ -7,7 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
-use tollgate_core::{State, Timestamp, decide};
+use tollgate_core::{Call, State, Timestamp, decide};
 use tollgate_fire::{Guarded, History, Knock, Outcome, Population, check};
 
 use crate::banned::{Defect, SEEDS, START_US, STEPS, Trial, judged};
@@ -131,7 +131,7 @@ fn a_ban_that_begins_in_a_call_refuses_the_important_of_that_call() {
     let unimportant = (0..9).map(|number| (number, false));
     let knocks = unimportant.chain([(8, true)]).map(|(at_us, is_important)| {
         let at = Timestamp::from_micros(START_US + at_us);
-        let decision = decide(at, &of(is_important).charges(), &mut states[..]);
+        let decision = decide(at, Call::of(&of(is_important).charges()), &mut states[..]);
         Knock {
             process: 0,
             caller: 0,

@@ -7,7 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
-use tollgate_core::{Quota, State, Timestamp, decide};
+use tollgate_core::{Call, Quota, State, Timestamp, decide};
 use tollgate_fire::{Guarded, History, Knock, OperatorAct, OperatorCall, Outcome, Population};
 
 use crate::banned::{Defect, SEEDS, START_US, Trial, judged};
@@ -89,7 +89,7 @@ fn a_pardon_in_the_middle_of_a_call_ends_the_ban_of_those_before_it() {
     let mut knock = |at_us: u64, states: &mut [State; 2]| {
         let at_us = START_US + at_us;
         let at = Timestamp::from_micros(at_us);
-        let decision = decide(at, &guarded.charges(), &mut states[..]);
+        let decision = decide(at, Call::of(&guarded.charges()), &mut states[..]);
         let is_banned = decision.verdicts()[1].is_denied();
         knocks.push(Knock {
             process: 0,

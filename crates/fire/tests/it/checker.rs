@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Calendar, Quota, State, Timestamp, Zone, decide};
+use tollgate_core::{Algorithm, Calendar, Call, Quota, State, Timestamp, Zone, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Manner, Outcome, Population,
     Verb, Wait, check,
@@ -188,7 +188,11 @@ fn a_reset_that_is_lost_leaves_the_state_of_a_clock_that_was_further_ahead() {
         let (asked, keys) = (asked(cost), [population.key(budget.caller)]);
         let charges = population.charges(&asked, &keys);
         let at = Timestamp::from_micros(at_us);
-        Outcome::of(&Ok(decide(at, &charges, std::slice::from_mut(state))))
+        Outcome::of(&Ok(decide(
+            at,
+            Call::of(&charges),
+            std::slice::from_mut(state),
+        )))
     };
     let attempt = |sent_us: u64, verb: Verb, outcome: Outcome| {
         Attempt::plain(
@@ -287,7 +291,7 @@ fn a_charge_shows_although_more_was_lost_than_debts_may_reach() {
         let sent_us = 1_795_379_000_000_000 + number * APART_US;
         let at = Timestamp::from_micros(sent_us + 100);
         let charges = population.charges(&asked, &keys);
-        let decision = decide(at, &charges, &mut [State::full(&quota)][..]);
+        let decision = decide(at, Call::of(&charges), &mut [State::full(&quota)][..]);
         let (verb, outcome) = (Verb::Decide(asked.to_vec()), Outcome::of(&Ok(decision)));
         let asker = Asker::default();
         let attempt = Attempt::plain(asker, verb, sent_us, sent_us + 200, outcome);
@@ -341,7 +345,7 @@ fn a_day_goes_on_by_an_earlier_clock_unless_another_has_surely_begun() {
         let asked = asked(cost);
         let charges = population.charges(&asked, &keys);
         let at = Timestamp::from_micros(wall(at_s) + 100);
-        let decision = decide(at, &charges, &mut state[..]);
+        let decision = decide(at, Call::of(&charges), &mut state[..]);
         let (verb, outcome) = (Verb::Decide(asked), Outcome::of(&Ok(decision)));
         Attempt::plain(
             Asker::default(),

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Quota, State, Timestamp, decide};
+use tollgate_core::{Call, Quota, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Manner, Outcome, Population,
     Verb, check,
@@ -56,7 +56,7 @@ impl Story {
         let keys = [population.key(BUDGET.caller)];
         let charges = population.charges(&asked, &keys);
         let at = Timestamp::from_micros(START_US + at_ms * MS);
-        let decision = decide(at, &charges, std::slice::from_mut(state));
+        let decision = decide(at, Call::of(&charges), std::slice::from_mut(state));
         (Verb::Decide(asked.to_vec()), Outcome::of(&Ok(decision)))
     }
 

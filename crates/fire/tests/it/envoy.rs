@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Quota, State, Timestamp, decide};
+use tollgate_core::{Call, Quota, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Asking, Attempt, Budget, Door, ENVOY_PROCESS, GATEWAY_PROCESS, History,
     HttpAnswer, Manner, Outcome, Population, Verb, Wait, check,
@@ -42,7 +42,7 @@ fn three() -> Vec<Attempt> {
             let keys = [population.key(0)];
             let charges = population.charges(&asked, &keys);
             let at = Timestamp::from_micros(sent_us + MS);
-            let decision = decide(at, &charges, std::slice::from_mut(&mut state));
+            let decision = decide(at, Call::of(&charges), std::slice::from_mut(&mut state));
             let asker = Asker {
                 process: 0,
                 door: Door::Envoy,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use tollgate_core::{Decision, Receipt, State, Timestamp, decide};
+use tollgate_core::{Call, Decision, Receipt, State, Timestamp, decide};
 use tollgate_fire::{
     Disturbance, Door, Effect, History, Identified, OnceFindings, Order, OrderName, Outcome,
     Population, check,
@@ -172,23 +172,23 @@ impl Story {
         let memory = self.memories.entry(read).or_insert_with(|| fresh(1));
         let before = [budget.clone(), memory.clone()];
         let mut states = before.clone();
-        let decision = decide(now, &charges, &mut states[..]);
+        let decision = decide(now, Call::of(&charges), &mut states[..]);
         let receipts: Vec<_> = decision.receipts(&charges).collect();
         let is_replay = decision.is_admitted() && receipts.is_empty();
         match self.defect {
             Defect::CountsTwice => {
-                let _again = decide(now, &charges, &mut states[..]);
+                let _again = decide(now, Call::of(&charges), &mut states[..]);
             }
             Defect::Forgets => states[1] = before[1].clone(),
             Defect::ForgetsSometimes if is_sometimes => states[1] = fresh(1),
             Defect::ForEver if is_replay => states[1] = before[1].clone(),
             Defect::TakesSilently if is_replay => {
-                let _taken = decide(now, &charges[..1], &mut states[..1]);
+                let _taken = decide(now, Call::of(&charges[..1]), &mut states[..1]);
             }
             Defect::TakesNothing => states[0] = before[0].clone(),
             Defect::RemembersDenials if !decision.is_admitted() => {
                 let mut remembered = [fresh(0), fresh(1)];
-                let _taken = decide(now, &charges, &mut remembered[..]);
+                let _taken = decide(now, Call::of(&charges), &mut remembered[..]);
                 let [_, memory] = remembered;
                 states[1] = memory;
             }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use fastrand::Rng;
-use tollgate_core::{Charge, Decision, State, Timestamp, decide, decide_up_to};
+use tollgate_core::{Call, Charge, Decision, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, Disturbance, Door, Effect, Fallback, Findings, History,
     Manner, Outcome, Population, Verb, check,
@@ -141,7 +141,7 @@ impl Story {
         let charges = self.population.charges(one, &keys);
         let state = &mut self.states[one[0].budget.policy];
         let now = Timestamp::from_micros(self.now_us);
-        decide(now, &charges, std::slice::from_mut(state))
+        decide(now, Call::of(&charges), std::slice::from_mut(state))
     }
 
     fn note(&mut self, verb: Verb, outcome: Outcome) {
@@ -171,7 +171,11 @@ fn grant(
         let charges = charges.iter();
         charges.map(|charge| Charge { cost, ..*charge }).collect()
     };
-    let probed = decide_up_to(now, charges, &mut states.to_vec()[..], at_least);
+    let probed = decide(
+        now,
+        Call::of(charges).at_least(at_least),
+        &mut states.to_vec()[..],
+    );
     let granted = probed.verdicts()[0].taken();
     match defect {
         Defect::OneMore if granted > 0 && is_sometimes => {
@@ -179,19 +183,19 @@ fn grant(
             for (state, charge) in states.iter_mut().zip(charges) {
                 *state = State::full(charge.quota);
             }
-            decide(now, &with_cost(granted + 1), states)
+            decide(now, Call::of(&with_cost(granted + 1)), states)
         }
-        Defect::OneFewer if granted > 1 => decide(now, &with_cost(granted - 1), states),
-        Defect::BelowLeast => decide_up_to(now, charges, states, 1),
-        Defect::AllOrNothing => decide(now, charges, states),
+        Defect::OneFewer if granted > 1 => decide(now, Call::of(&with_cost(granted - 1)), states),
+        Defect::BelowLeast => decide(now, Call::of(charges).at_least(1), states),
+        Defect::AllOrNothing => decide(now, Call::of(charges), states),
         Defect::TakesMore => {
-            let _more = decide(now, &with_cost(1), states);
-            let _granted = decide_up_to(now, charges, states, at_least);
+            let _more = decide(now, Call::of(&with_cost(1)), states);
+            let _granted = decide(now, Call::of(charges).at_least(at_least), states);
             probed
         }
         Defect::TakesNothing => probed,
-        Defect::GrantsNothing if granted == 0 => decide(now, &with_cost(0), states),
-        _ => decide_up_to(now, charges, states, at_least),
+        Defect::GrantsNothing if granted == 0 => decide(now, Call::of(&with_cost(0)), states),
+        _ => decide(now, Call::of(charges).at_least(at_least), states),
     }
 }
 

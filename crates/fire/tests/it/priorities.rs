@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use fastrand::Rng;
-use tollgate_core::{Algorithm, Charge, Quota, State, Timestamp, decide};
+use tollgate_core::{Algorithm, Call, Charge, Quota, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, AttemptAnswer, Budget, DecisionRecord, Door, Fallback, History,
     HttpAnswer, Manner, ONE_IN, Outcome, Population, Verb, VerdictRecord, check,
@@ -279,7 +279,11 @@ impl Simulation {
                 ..charge
             })
             .collect();
-        let decision = decide(Timestamp::from_micros(at_us), &charges, &mut states[..]);
+        let decision = decide(
+            Timestamp::from_micros(at_us),
+            Call::of(&charges),
+            &mut states[..],
+        );
         budgets.extend(asked.iter().map(|asked| asked.budget).zip(states));
         match Outcome::of(&Ok(decision)) {
             Outcome::Decided(mut decided) => {

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Quota, State, Timestamp, decide};
+use tollgate_core::{Call, Quota, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Asking, Attempt, Budget, Door, Fallback, Findings, History, HttpAnswer,
     LineFindings, Manner, Outcome, Population, Terms, Verb, Wait, WaitingLine, check,
@@ -78,7 +78,11 @@ impl Story {
         let mut charges = self.population.charges(&asked, &keys);
         charges[0].quota = &quota;
         let at = Timestamp::from_micros(self.now_us + ANSWER_US / 2);
-        let decision = decide(at, &charges, std::slice::from_mut(&mut self.state));
+        let decision = decide(
+            at,
+            Call::of(&charges),
+            std::slice::from_mut(&mut self.state),
+        );
         let outcome = Outcome::of(&Ok(decision)).by(&Terms::of_charges(&charges));
         let attempt = Attempt {
             asker: Asker {

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{QueueMark, Quota, Receipt, Snapshot, State, Timestamp, decide};
+use tollgate_core::{Call, QueueMark, Quota, Receipt, Snapshot, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, DecisionRecord, Disturbance, Door, Effect, Findings,
     History, Manner, Outcome, Population, Terms, Verb, check,
@@ -86,14 +86,18 @@ impl Story {
         let mut charges = self.population.charges(&asked, &keys);
         charges[0].quota = &quota;
         let at = Timestamp::from_micros(self.now_us);
-        let decision = decide(at, &charges, std::slice::from_mut(&mut self.state));
+        let decision = decide(
+            at,
+            Call::of(&charges),
+            std::slice::from_mut(&mut self.state),
+        );
         let receipt = decision.receipts(&charges).next();
         let outcome = Outcome::of(&Ok(decision)).by(&Terms::of_charges(&charges));
         self.note(Verb::Decide(asked.to_vec()), outcome, receipt)
     }
 
     /// Gives all of an attempt's charge back, before its turn or after.
-    fn credit(&mut self, attempt: usize) -> usize {
+    fn refund(&mut self, attempt: usize) -> usize {
         let receipt = self.receipts[attempt].take().unwrap();
         let at = Timestamp::from_micros(self.now_us);
         receipt.credit_to(&mut self.state, at, 1);
@@ -196,10 +200,10 @@ impl Story {
 #[test]
 fn a_line_in_which_some_leave_and_others_take_their_places_is_possible() {
     let mut story = Story::of(6);
-    story.credit(3);
+    story.refund(3);
     story.ask();
     story.ask();
-    story.credit(0);
+    story.refund(0);
     story.ask();
 
     story.is_possible();
@@ -263,7 +267,7 @@ fn who_overtakes_without_a_departure_is_caught() {
     // given a request that takes the place of another that left
     let gap = || {
         let mut story = Story::of(6);
-        story.credit(3);
+        story.refund(3);
         story.ask();
         story
     };
@@ -291,7 +295,7 @@ fn who_overtakes_without_a_departure_is_caught() {
 fn a_credit_excuses_no_earlier_turn_while_anybody_waits() {
     // given a line, and a credit of the first request, which has passed
     let mut story = Story::of(4);
-    story.credit(0);
+    story.refund(0);
     story.ask();
     story.is_possible();
 
@@ -310,11 +314,11 @@ fn a_credit_excuses_no_earlier_turn_while_anybody_waits() {
 fn a_credit_excuses_an_earlier_turn_after_all_that_waited_have_left() {
     let mut story = Story::of(4);
     for attempt in [3, 2, 1] {
-        story.credit(attempt);
+        story.refund(attempt);
     }
     let next = story.ask();
     story.pause(INTERVAL_US);
-    story.credit(next);
+    story.refund(next);
     let last = story.ask();
 
     assert_eq!(story.decided(last).verdicts[0].wait_us, 0);
@@ -444,7 +448,7 @@ fn a_line_goes_on_when_its_quota_is_replaced() {
     let mut story = Story::of(6);
     let other = replacement(&mut story);
     story.ask_by(other);
-    story.credit(3);
+    story.refund(3);
     story.ask_by(other);
     for _ in 0..8 {
         story.ask_by(other);
@@ -452,7 +456,7 @@ fn a_line_goes_on_when_its_quota_is_replaced() {
     story.ask();
     story.pause(3 * INTERVAL_US);
     story.ask_by(other);
-    story.credit(6);
+    story.refund(6);
     story.ask();
 
     // then
@@ -567,8 +571,8 @@ fn one_who_leaves_after_a_loss_may_free_a_place_behind_the_line() {
             story.disturb(Effect::MaybeLoss);
         }
         let last = (0..7).map(|_| story.ask()).last().unwrap();
-        story.credit(7);
-        story.credit(last);
+        story.refund(7);
+        story.refund(last);
         let next = story.ask();
         let said = story.decided(next).verdicts[0];
         assert!(said.full_at.0 > said.at_us + said.reset_after_us);
@@ -594,7 +598,7 @@ fn a_place_that_was_given_back_and_that_the_next_does_not_get_is_caught() {
 
         // when the next comes soon
         let mut kept = story();
-        kept.credit(left);
+        kept.refund(left);
         kept.pause(3 * INTERVAL_US);
         let next = kept.ask();
 
@@ -617,7 +621,7 @@ fn a_place_that_was_given_back_and_that_the_next_does_not_get_is_caught() {
 
         // but not if more was charged, which stands where the place of the last was
         let mut debited = story();
-        debited.credit(left);
+        debited.refund(left);
         debited.note(Verb::Debit(BUDGET, 1), Outcome::Told, None);
         debited.pause(3 * INTERVAL_US);
         debited.ask();

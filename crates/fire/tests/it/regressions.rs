@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, Quota, Receipt, State, Timestamp, decide};
+use tollgate_core::{Algorithm, Call, Quota, Receipt, State, Timestamp, decide};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, History, Manner, Outcome, Population, Verb, check,
 };
@@ -50,7 +50,11 @@ impl Story {
         let keys = [population.key(BUDGET.caller)];
         let charges = population.charges(&asked, &keys);
         let at = Timestamp::from_micros(START_US + at_us);
-        let decision = decide(at, &charges, std::slice::from_mut(&mut self.state));
+        let decision = decide(
+            at,
+            Call::of(&charges),
+            std::slice::from_mut(&mut self.state),
+        );
         let receipt = Receipt::of(&charges[0], &decision.verdicts()[0], at);
         let outcome = if is_heard {
             Outcome::of(&Ok(decision))
@@ -76,7 +80,7 @@ impl Story {
         self.note(at_s * S, Verb::Grant(vec![asked], 1), silence);
     }
 
-    fn credit(&mut self, at_s: u64, charge: Option<(Verb, Receipt)>) {
+    fn refund(&mut self, at_s: u64, charge: Option<(Verb, Receipt)>) {
         let Some((verb, receipt)) = charge else {
             panic!("it was taken");
         };
@@ -130,9 +134,9 @@ fn credits_of_a_lost_charge_and_of_a_later_one_both_count() {
     let lost = story.charge(1, 1, true);
     story.reset(10);
     let later = story.charge(20, 1, true);
-    story.credit(30, lost);
+    story.refund(30, lost);
     story.charge(40, 9, true);
-    story.credit(50, later);
+    story.refund(50, later);
 
     // when two units pass, which are all that is left
     story.charge(60, 2, true);

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate_core::{Algorithm, Charge, Key, Quota, Receipt, Scope, State, Timestamp, decide};
+use tollgate_core::{
+    Algorithm, Call, Charge, Key, Quota, Receipt, Scope, State, Timestamp, decide,
+};
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, Findings, History, Manner, Outcome,
     Replacement, Terms, Verb, VerdictRecord, check,
@@ -197,7 +199,7 @@ impl Story {
         let fresh = || State::full(&by);
         let state = self.states.entry(budget).or_insert_with(fresh);
         let charges = [charge(asked, &by, &key)];
-        let decision = decide(now, &charges, std::slice::from_mut(state));
+        let decision = decide(now, Call::of(&charges), std::slice::from_mut(state));
         match self.defect {
             Defect::AlwaysCold => *state = colder(state, u64::MAX),
             Defect::ColdTooSoon => *state = colder(state, 150_000),
@@ -212,7 +214,7 @@ impl Story {
             let state = self.states.entry(other).or_insert_with(|| State::full(&of));
             let _taken = decide(
                 now,
-                &[charge(asked, &of, &key)],
+                Call::of(&[charge(asked, &of, &key)]),
                 std::slice::from_mut(state),
             );
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate_core::{Backend, Quota};
+use tollgate_core::{Backend, Call, Quota};
 use tollgate_fire::{AskedCharge, Budget, Held, Manner, Population, Soak};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
@@ -42,7 +42,7 @@ async fn an_outage_is_one_outage_and_forty_leave_nothing_behind() {
     let keys = population.keys(&asked);
     let decides = async || {
         let charges = population.charges(&asked, &keys);
-        backend.decide(&charges).await.is_ok()
+        backend.decide(Call::of(&charges)).await.is_ok()
     };
 
     // One outage in detail: from well to not, and from not to well, once each.

@@ -157,7 +157,7 @@ impl Account {
     pub(super) fn close(&mut self, limiter: &Limiter) {
         for receipt in self.receipts.drain(..) {
             let left = self.ahead.min(receipt.cost());
-            limiter.credit(receipt, left);
+            limiter.refund(receipt, left);
         }
         self.ahead = 0;
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::{Answer, BackendError, Decision, Key, Mode, Verdict};
+use tollgate_core::{BackendError, Decision, Key, LateAnswer, Mode, Verdict};
 use tollgate_limiter::transport::{Fallback, Ledger, Limit, Plan};
 use tollgate_limiter::{Limiter, Messages, Policy};
 
@@ -34,7 +34,7 @@ pub(super) struct Meter {
 
 enum Step {
     Ready,
-    Deciding(Answer<Decision>),
+    Deciding(LateAnswer<Decision>),
     /// The backend is not asked again before its refusal can have changed.
     Holding(Pin<Box<Sleep>>),
 }

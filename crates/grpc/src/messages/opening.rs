@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tollgate_http::transport::{Config, closed};
 use tollgate_http::{GrpcCode, RefusalReason, ResponseBody};
-use tollgate_limiter::Messages;
 use tollgate_limiter::transport::{Dialect, Plan, Rejection, Report};
+use tollgate_limiter::{Limiter, Messages};
 
 use super::body::MessageBody;
 use super::body_kind::{BodyKind, is_encoded};
@@ -75,7 +75,10 @@ pub(super) fn open<B, R: ResponseBody>(
         return Ok((request.map(MessageBody::plain), None));
     }
     let is_certain = says != BodyKind::Other || limiter.names_messages_of(&view);
-    if is_certain && let Err(refused) = &planned {
+    // A method without a message to read runs before anything shows that it is one.
+    if let Err(refused) = &planned
+        && (is_certain || Limiter::may_be_call(&view))
+    {
         let reason = RefusalReason::of(refused);
         return Err(config.refuse(&request, reason, None));
     }

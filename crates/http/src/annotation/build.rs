@@ -55,6 +55,9 @@ impl<'a> Build<'a> {
                     Arc::new(self.policy_of_its_own(index, own, nameless)?)
                 }
             };
+            if let Some(method) = self.site.grpc() {
+                policy.check_methods(&method).map_err(MisuseKind::Config)?;
+            }
             policies.push(policy);
         }
         let quotas = policies.iter().map(|policy| policy.most_limits()).sum();

@@ -9,6 +9,7 @@ use http::request::Parts;
 use super::misuse::{Misuse, MisuseKind};
 use super::registry::Registry;
 use super::site::Site;
+use crate::RateLimitStatus;
 use crate::layer::InnerLimits;
 
 /// The reason why a request may not go on.
@@ -25,7 +26,7 @@ pub enum EntranceError {
 /// # Errors
 ///
 /// If the request may not go on.
-pub async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), EntranceError> {
+pub async fn enter(site: &dyn Site, parts: &mut Parts, route: &str) -> Result<(), EntranceError> {
     let Some(further) = InnerLimits::of(parts) else {
         let misuse = Misuse::new(site, route, MisuseKind::NoLayer).log(site);
         return Err(EntranceError::Misused(Arc::new(misuse)));
@@ -36,5 +37,9 @@ pub async fn enter(site: &dyn Site, parts: &Parts, route: &str) -> Result<(), En
         .policies(limiter, site, &parts.method, route)
         .map_err(EntranceError::Misused)?;
     let decided = further.decide(parts, &policies).await;
-    decided.map_err(EntranceError::Refused)
+    decided.map_err(EntranceError::Refused)?;
+    if let Some(status) = parts.extensions.get_mut::<RateLimitStatus>() {
+        status.pass();
+    }
+    Ok(())
 }

@@ -64,8 +64,9 @@ impl<L: Limits, S: Send + Sync> FromRequestParts<S> for Guard<L> {
 }
 
 /// Lets the request go on to a handler or route of axum's, or answers it.
-pub(super) async fn enter_route(site: &dyn Site, parts: &Parts) -> Result<(), Response> {
-    let route = parts.extensions.get().map_or("", MatchedPath::as_str);
+pub(super) async fn enter_route(site: &dyn Site, parts: &mut Parts) -> Result<(), Response> {
+    let path = parts.extensions.get::<MatchedPath>().cloned();
+    let route = path.as_ref().map_or("", MatchedPath::as_str);
     let entered = enter(site, parts, route).await;
     entered.map_err(|closed| match closed {
         EntranceError::Misused(misuse) => misuse.response(),

@@ -207,8 +207,8 @@ impl Handlers {
 }
 
 async fn pass(State(limit): State<&'static RouteLimit>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    match enter_route(limit, &parts).await {
+    let (mut parts, body) = request.into_parts();
+    match enter_route(limit, &mut parts).await {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
         Err(response) => response,
     }

@@ -20,6 +20,10 @@ pub trait Site: Sync {
     fn family(&self, _method: &Method) -> &'static str {
         ""
     }
+    /// The name of a method of gRPC, which runs whatever the method of HTTP is.
+    fn grpc(&self) -> Option<String> {
+        None
+    }
     /// The name of an unnamed limit that is mounted for methods of this family.
     fn name(&self, method: &str, route: &str) -> String;
     /// Advice on how to give its limits another name.

@@ -53,7 +53,10 @@ impl Completion {
         };
         end.may_strike = false;
         let status = &end.status;
-        let is_by_bytes = *settles && status.settle_by_response(&ResponseView::of(response));
+        // The answer of a limit further in says nothing of the caller.
+        let is_by_bytes = !status.takes_back(response)
+            && *settles
+            && status.settle_by_response(&ResponseView::of(response));
         if *writes
             && has_fields_on(response.status())
             && let Some(config) = status.config()
@@ -141,7 +144,14 @@ impl Passage {
             writes,
             settles,
         } = self;
-        let status = status?;
+        let Some(status) = status else {
+            // Layers further out have to know that the request went on.
+            if let Some(outer) = request.extensions_mut().get_mut::<RateLimitStatus>() {
+                outer.enter(Ledger::default());
+                outer.pass();
+            }
+            return None;
+        };
         let connects = request.method() == Method::CONNECT;
         if !carries {
             return Some(Completion {
@@ -287,10 +297,11 @@ impl Config {
             self.answers.write_on(request) && !outer.is_some_and(RateLimitStatus::is_written);
         let verdicts = decided.map(Judgement::verdicts).unwrap_or_default();
         let report = Report::of(&verdicts);
-        let response = self.answers.refuse(reason, report, view, writes);
+        let mut response = self.answers.refuse(reason, report, view, writes);
         if let Some(outer) = outer {
-            // A refused request costs nothing: the charges of layers further out are credited.
-            outer.give_back(decided.map(Judgement::ledger).unwrap_or_default());
+            // A refused request costs nothing: layers further out refund their charges.
+            let mark = outer.refuse(decided.map(Judgement::ledger).unwrap_or_default());
+            response.extensions_mut().insert(mark);
         } else if self.limiter.follows_responses() {
             // A policy on trial may hold something for the request, which is over now.
             drop(decided.map(Judgement::ledger));
@@ -301,9 +312,11 @@ impl Config {
     /// The answer to a call whose deadline has passed.
     #[cfg(feature = "tonic")]
     pub fn too_late<B, R: ResponseBody>(&self, request: &Request<B>) -> Response<R> {
+        let mut response = too_late(&self.limiter.view(request));
         if let Some(outer) = request.extensions().get::<RateLimitStatus>() {
-            outer.give_back(Ledger::default());
+            let mark = outer.refuse(Ledger::default());
+            response.extensions_mut().insert(mark);
         }
-        too_late(&self.limiter.view(request)).map(R::from_bytes)
+        response.map(R::from_bytes)
     }
 }

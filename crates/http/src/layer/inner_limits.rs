@@ -38,7 +38,7 @@ impl<'a> InnerLimits<'a> {
         &self.config.limiter
     }
 
-    /// Decides under these policies as well. If they refuse, earlier charges of the request are credited. The answer lacks only
+    /// Decides under these policies as well. If they refuse, earlier charges of the request are refunded. The answer lacks only
     /// the RateLimit fields, which the layer writes for all policies that took part.
     pub(crate) async fn decide(
         self,
@@ -71,7 +71,10 @@ impl<'a> InnerLimits<'a> {
                 self.status.enter(decided.ledger());
                 None
             }
-            Ruling::Uncharged | Ruling::Undecided(_, None) => None,
+            Ruling::Uncharged | Ruling::Undecided(_, None) => {
+                self.status.enter(Ledger::default());
+                None
+            }
             Ruling::Undecided(_, Some(assumed)) => {
                 self.status.enter(assumed.ledger());
                 None
@@ -102,8 +105,10 @@ impl<'a> InnerLimits<'a> {
             // A decision that is there at once needs no timer.
             match deadline.get_or_insert_with(|| Deadline::of(&call)) {
                 Some(deadline) => deadline.poll(cx).map(|()| {
-                    self.status.give_back(Ledger::default());
-                    too_late(&call)
+                    let mark = self.status.refuse(Ledger::default());
+                    let mut late = too_late(&call);
+                    late.extensions_mut().insert(mark);
+                    late
                 }),
                 None => Poll::Pending,
             }
@@ -118,8 +123,9 @@ impl<'a> InnerLimits<'a> {
     fn refuse(&self, parts: &Parts, reason: RefusalReason<'_>, ledger: Ledger) -> Response<Bytes> {
         let view = self.config.limiter.view_of(parts);
         let answers = &self.config.answers;
-        let response = answers.refuse(reason, ledger.report(), view, false);
-        self.status.give_back(ledger);
+        let mut response = answers.refuse(reason, ledger.report(), view, false);
+        let mark = self.status.refuse(ledger);
+        response.extensions_mut().insert(mark);
         response
     }
 }

@@ -1,3 +1,5 @@
+use std::net::Ipv4Addr;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -131,11 +131,37 @@ impl PolicyConfig {
             (&self.block_keys.too_many_requests, Block::TooManyRequests),
         ];
         for (entries, how) in blocked {
+            self.refuse_exempt(entries, &policy, client)?;
             for list in self.key_lists("block_keys", entries, registry, client)? {
                 policy = policy.block_keys(list, how);
             }
         }
         Ok(policy)
+    }
+
+    /// An exemption goes before a refusal, so that a caller in both lists would pass although the file seems to refuse it.
+    fn refuse_exempt(
+        &self,
+        blocked: &[EntryConfig],
+        policy: &Policy,
+        client: &ClientAddress,
+    ) -> Result<(), ConfigError> {
+        let (key, shape) = (self.identities(), policy.shape());
+        let identity = |field, text| {
+            let written = key.identity(&self.name, field, text, client)?;
+            Ok(shape.respelled(&written).unwrap_or(written))
+        };
+        let exempt = apart(&self.exempt_keys).0.into_iter();
+        let exempt: Vec<_> = exempt
+            .map(|text| identity("exempt_keys", text))
+            .collect::<Result<_, _>>()?;
+        for text in apart(blocked).0 {
+            if exempt.contains(&identity("block_keys", text)?) {
+                let reason = "is in exempt_keys too, which lets it pass";
+                return Err(refused(&self.name, "block_keys", text, reason));
+            }
+        }
+        Ok(())
     }
 
     /// The key whose identities stand in lists and tiers.

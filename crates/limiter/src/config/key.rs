@@ -1,6 +1,5 @@
 //! The identity whose budget a request spends, as a configuration writes it.
 
-use std::future::ready;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -81,7 +80,7 @@ pub enum KeyConfig {
     /// The identity that the [registered key](Registry::register_key) of this name finds.
     #[serde(rename = "registered")]
     ByRegistered(String),
-    /// All of these together. One alone is itself.
+    /// All of these together. One alone is itself, and a list within a list is its parts.
     #[serde(untagged)]
     All(Vec<Self>),
 }
@@ -142,12 +141,21 @@ impl KeyConfig {
         })
     }
 
+    /// The parts of a list, and of lists in it.
+    fn parts(&self) -> Vec<&Self> {
+        match self {
+            Self::All(keys) if !keys.is_empty() => keys.iter().flat_map(Self::parts).collect(),
+            part => vec![part],
+        }
+    }
+
     fn together(keys: &[Self], policy: &str, registry: &Registry) -> Result<Source, ConfigError> {
         match keys {
             [] => Err(refused(policy, "key", "[]", "is a list of nothing")),
             [key] => key.build(policy, registry),
             keys => {
-                let parts = keys.iter().map(|key| key.build(policy, registry));
+                let parts = keys.iter().flat_map(Self::parts);
+                let parts = parts.map(|key| key.build(policy, registry));
                 let parts = TupleKey(parts.collect::<Result<_, _>>()?);
                 Ok(if parts.0.iter().any(|part| part.later().is_some()) {
                     Source::Later(Arc::new(parts))
@@ -191,6 +199,10 @@ impl KeyExtractor for TupleKey {
         whole(&parts.collect::<Vec<_>>())
     }
 
+    fn needs_whole_request(&self) -> bool {
+        self.0.iter().any(Source::needs_whole_request)
+    }
+
     fn shape(&self) -> KeyShape {
         KeyShape::Parts(self.0.iter().map(Source::shape).collect())
     }
@@ -205,9 +217,6 @@ impl AsyncKeyExtractor for TupleKey {
     fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
         let known = self.0.iter().filter(|part| part.later().is_none());
         let known: Vec<_> = known.map(|part| part.extract(request)).collect();
-        if let Err(missing) = whole(&known) {
-            return Box::pin(ready(Err(missing)));
-        }
         let mut known = known.into_iter();
         let parts = self.0.iter().filter_map(|part| match part.later() {
             Some(later) => Some(Part::Later(later.extract(request))),

@@ -21,7 +21,8 @@ use crate::{ConfigError, NetworkList, Pressure, QuotaLookup, RequestView, Respon
 ///     .register_key("host-of-target", key::from_fn(|request| request.uri().host().map(str::to_owned)))
 ///     .register_cost("length", |request| {
 ///         let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-///         length.and_then(|length| length.parse().ok()).unwrap_or(1 << 20)
+///         let length = length.and_then(|length| length.parse().ok());
+///         length.map_or(1 << 20, |bytes: u64| bytes.max(1))
 ///     })
 ///     .register_tiers("staff", Tiers::by(|key, _| (key.content() == b"root").then_some("staff")))
 ///     .register_count_if("failed-login", |response| response.status() == 401);

@@ -231,7 +231,8 @@ impl ConfigFile {
     /// ```
     #[must_use]
     pub fn changes_to(&self, before: &Limiter, next: &Self, after: &Limiter) -> Vec<String> {
-        changes(self.config(), next.config(), before, &after.policies())
+        let (was, is) = (self.config(), next.config());
+        changes(was, is, &next.path, before, &after.policies())
     }
 
     fn build(&self, text: &str) -> Result<(LimiterConfig, LimiterBuilder), ReloadError> {
@@ -390,7 +391,7 @@ impl Follower {
         let wrong =
             |error: ConfigError| ReloadError::of_text(&self.file.path, text, error.to_string());
         let policies = builder.into_policies().map_err(wrong)?;
-        let changed = changes(before, &config, &self.limiter, &policies);
+        let changed = changes(before, &config, &self.file.path, &self.limiter, &policies);
         // It counts the refusals of its own, and the caller those of the file.
         let replaced = self.limiter.replace_uncounted(policies);
         replaced.map_err(wrong)?;

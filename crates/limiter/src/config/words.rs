@@ -1,6 +1,8 @@
 //! Words for operators: the changes between two configurations, and the place of a fault in a file.
 
 use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -177,10 +179,12 @@ fn has_key(line: &str, key: &str) -> bool {
     })
 }
 
-/// The changes from one configuration to another, in words, before they are made. `policies` are those that the new one makes.
+/// The changes from one configuration to another, in words, before they are made. `policies` are those that the new one
+/// makes, which stands in this file.
 pub(super) fn changes(
     before: &LimiterConfig,
     after: &LimiterConfig,
+    file: &Path,
     limiter: &Limiter,
     policies: &[impl Borrow<Policy>],
 ) -> Vec<String> {
@@ -196,13 +200,15 @@ pub(super) fn changes(
         let texts = built.map(quotas_of).unwrap_or_default();
         match (named(before, name), limiter.policy(name)) {
             (Some(before), Some(running)) => {
-                let budgets = built.map(|built| budgets_of(name, &running.limits, &built.limits));
+                let budgets = built.map(|built| budgets_of(name, file, &running.limits, &built.limits));
                 let quotas = format!(
                     "{} → {texts}; takes effect at once; {}",
                     quotas_of(&running),
                     budgets.unwrap_or_default()
                 );
-                change_of(&before, policy, &quotas, &mut words);
+                let tiers = built.map(|built| tiers_of(name, file, &running, built));
+                let told = (quotas, tiers.unwrap_or_default());
+                change_of(&before, policy, &told, &mut words);
             }
             _ => words.push(format!(
                 "policy {name}: new, {texts}; takes effect at once; callers that used this name before keep what they have used"
@@ -228,12 +234,18 @@ pub(super) fn changes(
     words
 }
 
-fn change_of(before: &PolicyConfig, after: &PolicyConfig, quotas: &str, words: &mut Vec<String>) {
+fn change_of(
+    before: &PolicyConfig,
+    after: &PolicyConfig,
+    (quotas, tiers): &(String, String),
+    words: &mut Vec<String>,
+) {
     let name = &after.name;
     let mut say = |what: String| words.push(format!("policy {name}: {what}"));
     for field in differing(&fields_of(before), &fields_of(after)) {
         match field.as_str() {
-            "quotas" => say(quotas.to_owned()),
+            "quotas" => say(quotas.clone()),
+            "tiers" => say(format!("tiers: changed; takes effect at once{tiers}")),
             "key" => say(
                 "another key; takes effect at once; callers begin with a full budget".to_owned(),
             ),
@@ -252,7 +264,7 @@ fn change_of(before: &PolicyConfig, after: &PolicyConfig, quotas: &str, words: &
 }
 
 /// The lot of callers when these quotas replace those: `docs/operating/changes.md` has it as a table.
-fn budgets_of(policy: &str, before: &[Limit], after: &[Limit]) -> String {
+fn budgets_of(policy: &str, file: &Path, before: &[Limit], after: &[Limit]) -> String {
     let heir = |limit: &Limit| before.iter().find(|other| other.scope == limit.scope);
     if !after.iter().all(|limit| heir(limit).is_some()) {
         return "callers begin with a full budget where the algorithm, the length of the window or the name of a quota has changed"
@@ -269,16 +281,34 @@ fn budgets_of(policy: &str, before: &[Limit], after: &[Limit]) -> String {
         Some((lockout(&before.quota, &after.quota)?, is_raised))
     });
     if let Some((longest, is_raised)) = locks.max() {
-        let although = if is_raised {
-            "although the rate is raised, "
-        } else {
-            ""
+        let although = match is_raised {
+            true => "although the rate is raised, ",
+            false => "",
         };
+        let file = file.display();
         told += &format!(
-            "; {although}one that has spent all waits for up to {longest:?}: `tollgate reset {policy} KEY --redis URL` ends the wait"
+            "; {although}one that has spent all waits for up to {longest:?}: `tollgate reset {policy} KEY --redis URL --limits {file}` \
+             ends the wait"
         );
     }
     told
+}
+
+/// How long callers of each tier wait, where that is longer than the tier's new quotas say.
+fn tiers_of(policy: &str, file: &Path, before: &Policy, after: &Policy) -> String {
+    let limits = |of: &Policy, tier: &str| -> Vec<Limit> {
+        let all = of.tiers.iter().flat_map(|tiers| tiers.limits());
+        let own = all.filter(|(name, _)| *name == tier);
+        own.map(|(_, limit)| limit.clone()).collect()
+    };
+    let tiers = after.tiers.iter().flat_map(|tiers| tiers.limits());
+    let tiers: BTreeSet<_> = tiers.map(|(name, _)| name).collect();
+    let told = tiers.iter().filter_map(|tier| {
+        let told = budgets_of(policy, file, &limits(before, tier), &limits(after, tier));
+        told.contains("waits for up to")
+            .then(|| format!("; tier {tier}: {told}"))
+    });
+    told.collect()
 }
 
 /// True if the second quota allows more in the same time.
@@ -338,15 +368,11 @@ fn lockout(before: &Quota, after: &Quota) -> Option<Duration> {
 }
 
 fn quotas_of(policy: &Policy) -> String {
-    let quotas: Vec<_> = policy
-        .limits
-        .iter()
-        .map(|limit| limit.quota.to_string())
-        .collect();
-    if quotas.is_empty() {
-        "none".to_owned()
-    } else {
-        quotas.join("; ")
+    let quotas = policy.limits.iter().map(|limit| limit.quota.to_string());
+    let quotas: Vec<_> = quotas.collect();
+    match quotas.is_empty() {
+        true => "none".to_owned(),
+        false => quotas.join("; "),
     }
 }
 

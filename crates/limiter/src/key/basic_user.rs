@@ -5,6 +5,7 @@ use base64::Engine as _;
 use super::authorization::credentials;
 use super::lenient::BASE64;
 use super::reading::Reading;
+use super::spelling::Spelling;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -48,6 +49,6 @@ impl KeyExtractor for BasicUser {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Spelled(Spelling::User)
     }
 }

@@ -1,6 +1,7 @@
 //! The token of a bearer.
 
 use super::authorization::credentials;
+use super::spelling::Spelling;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -30,6 +31,6 @@ impl KeyExtractor for BearerToken {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Spelled(Spelling::Field)
     }
 }

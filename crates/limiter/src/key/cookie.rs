@@ -2,23 +2,29 @@
 
 use std::borrow::Cow;
 
+use http::HeaderValue;
 use http::header::COOKIE;
 use percent_encoding::percent_decode;
 
 use super::reading::Reading;
+use super::spelling::{Spelling, plain_cookie};
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
-/// The reason why a cookie that some readers drop is ambiguous.
+/// The reasons why a cookie that some readers drop is ambiguous.
 const NO_TEXT: &str = "it is not text";
+const QUOTED: &str = "it stands between quotes";
+const ENCODED_TWICE: &str = "it is encoded twice";
 
 /// The value of a cookie, decoded as axum-extra's `CookieJar` decodes it: `sid=%61bc` and `%73id=abc` are the session `abc`.
 ///
 /// Quotes around the value do not count, since some readers remove them. The key is missing if there is no cookie of that name,
 /// or if it is empty. Several cookies of one name with different values are [ambiguous](KeyMissing::ambiguous): axum-extra's jar
 /// takes the last and `Cookie` of the crate `headers` the first, and a caller could show one to the limiter and another to the
-/// handler. A cookie that is not text, or stands in a line that is not text, is ambiguous too: the jar drops it and other readers
-/// see it. Names are case-sensitive.
+/// handler. A cookie that is not text, or stands beside others that are not text, is ambiguous too: some readers drop it and others
+/// see it. So is one between the quotes of another one's value: the jar sees it and `Cookie` of `headers` does not. One that is
+/// encoded twice is ambiguous as well: an entry of a list could not tell it from the one that is encoded once. Names are
+/// case-sensitive.
 ///
 /// The value of a `SignedCookieJar` or `PrivateCookieJar` is the text that the caller sent: each time that the cookie is set
 /// anew, it is another identity. If that matters, let an outer layer open the jar, and use an [`Extension`](super::Extension).
@@ -50,51 +56,40 @@ impl Cookie {
     }
 
     fn find<'r>(&self, request: &RequestView<'r>) -> Result<Reading<Cow<'r, [u8]>>, &'static str> {
-        let mut is_text = true;
-        let lines = request.headers().get_all(COOKIE).into_iter();
-        let pairs = lines.flat_map(|line| {
-            let is_text = line.to_str().is_ok();
-            let pairs = line.as_bytes().split(|byte| *byte == b';');
-            pairs.map(move |pair| (pair, is_text))
-        });
-        let told = Reading::by(pairs.filter_map(|(pair, is_in_text)| {
+        let (mut is_text, mut is_quoted, mut is_encoded_twice) = (true, false, false);
+        // Readers join the lines.
+        let lines = request.headers().get_all(COOKIE);
+        let are_text = lines.iter().all(|line| line.to_str().is_ok());
+        let lines = lines.into_iter().map(HeaderValue::as_bytes);
+        let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
+        let mut is_open = false;
+        let told = Reading::by(pairs.filter_map(|pair| {
+            let begins_open = is_open;
+            is_open ^= pair.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
             let equals = pair.iter().position(|byte| *byte == b'=')?;
             let (name, value) = pair.split_at_checked(equals)?;
             let value = value.strip_prefix(b"=")?.trim_ascii();
             if !self.is_called(name.trim_ascii()) {
                 return None;
             }
-            let value = plain(value);
-            is_text &= is_in_text && str::from_utf8(&value).is_ok();
+            let value = plain_cookie(value);
+            is_text &= are_text && str::from_utf8(&value).is_ok();
+            is_quoted |= begins_open;
+            is_encoded_twice |= plain_cookie(&value) != value;
             Some(value)
         }));
-        if is_text { Ok(told) } else { Err(NO_TEXT) }
+        match () {
+            () if !is_text => Err(NO_TEXT),
+            () if is_quoted => Err(QUOTED),
+            () if is_encoded_twice => Err(ENCODED_TWICE),
+            () => Ok(told),
+        }
     }
 
     /// Some readers decode names, and others do not.
     fn is_called(&self, name: &[u8]) -> bool {
         *name == *self.name
             || (name.contains(&b'%') && percent_decode(name).eq(self.name.iter().copied()))
-    }
-}
-
-/// The value without what some readers see and others do not. Quotes go last: they may be encoded themselves.
-fn plain(value: &[u8]) -> Cow<'_, [u8]> {
-    match Cow::from(percent_decode(value)) {
-        Cow::Borrowed(value) => Cow::Borrowed(unquoted(value)),
-        Cow::Owned(value) => Cow::Owned(unquoted(&value).to_vec()),
-    }
-}
-
-fn unquoted(value: &[u8]) -> &[u8] {
-    let is_quote = |byte: &u8| *byte == b'"';
-    let first = value.iter().position(|byte| !is_quote(byte));
-    let last = value.iter().rposition(|byte| !is_quote(byte));
-    match (first, last) {
-        (Some(first), Some(last)) => value.get(first..=last).unwrap_or(value),
-        // Two are an empty value. Any other number is an identity.
-        _ if value == b"\"\"" => b"",
-        _ => value,
     }
 }
 
@@ -107,7 +102,7 @@ impl KeyExtractor for Cookie {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Spelled(Spelling::Cookie)
     }
 
     fn flaw(&self, _: Option<&[&str]>) -> Option<String> {
@@ -123,7 +118,7 @@ impl KeyExtractor for Cookie {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderValue, Request};
+    use http::Request;
 
     use super::*;
 
@@ -154,7 +149,7 @@ mod tests {
             assert_eq!(extract(lines), Ok(Key::from("abc")), "{lines:?}");
         }
         assert_eq!(extract(&[b"session=a=b"]), Ok(Key::from("a=b")));
-        assert_eq!(extract(&[b"session=%2561"]), Ok(Key::from("%61")));
+        assert!(extract(&[b"session=%2561"]).is_err_and(|missing| missing.is_ambiguous()));
         assert_eq!(extract(&[b"session=\""]), Ok(Key::from("\"")));
     }
 
@@ -182,6 +177,10 @@ mod tests {
             &[b"session=%ff"],
             &[b"session=a; other=\xff"],
             &[b"other=\xff; session=a", b"session=a"],
+            &[b"other=\"; session=a; more=\""],
+            &[b"other=\"open; session=a"],
+            &[b"other=\"open", b"session=a", b"more=\""],
+            &[b"session=a", b"other=\xff"],
         ];
         for lines in ambiguous {
             let missing = extract(lines).unwrap_err();

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use http::Method;
 
 use super::reading::Reading;
-use super::seen_body::SeenBody;
+use super::seen_body::{ContentType, SeenBody};
+use super::spelling::Spelling;
 use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
@@ -13,11 +14,12 @@ use crate::{Key, RequestView};
 /// A field of a form in the request's body, behind a `BufferBodyLayer`.
 ///
 /// The value is decoded as axum's `Form` does. Bytes that are not UTF-8 are replaced, and a number, a UUID or an IPv6 address
-/// is [its value](super::Query). As for `Form`, the form of a `GET` is its query, and the form of a `HEAD` is both.
+/// is [its value](super::Query). As for `Form`, the form of a `GET` is its query: if its body has the field too, both have to agree. The form
+/// of a `HEAD` is both.
 ///
 /// The key is missing if there is no field of that name, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if several
-/// fields differ, or if the body has not been read: it is too long, its content type is neither a form nor JSON, or there is no
-/// such layer outside the limiter.
+/// fields differ, if the body is JSON by its content type, or if it has not been read: it is too long, its content type is neither a form
+/// nor JSON, or there is no such layer outside the limiter.
 ///
 /// ```
 /// use tollgate::key::FormField;
@@ -58,10 +60,15 @@ impl KeyExtractor for FormField {
             Method::GET | Method::HEAD => request.uri().query().unwrap_or_default(),
             _ => "",
         };
-        let in_query = values(query.as_bytes(), &self.name);
-        match SeenBody::of(request) {
-            // The content type is not asked for: some handlers do not ask either.
-            Ok(body) => Reading::by(in_query.chain(values(body, &self.name))).key(&self.missing),
+        let in_query = || values(query.as_bytes(), &self.name);
+        // `Form` does not look at the body of a GET, and other readers look at nothing else: what the body alone says differs from nothing.
+        let is_empty = *request.method() == Method::GET && in_query().next().is_none();
+        let nothing = is_empty.then_some(Cow::Borrowed(&b""[..]));
+        match SeenBody::of(request, ContentType::Form) {
+            Ok(body) => {
+                let in_body = values(body, &self.name);
+                Reading::by(in_query().chain(nothing).chain(in_body)).key(&self.missing)
+            }
             // A form in the query is ambiguous too: a handler that reads the body might see another value.
             Err(why) => Err(self.missing.clone().ambiguous(why)),
         }
@@ -72,6 +79,6 @@ impl KeyExtractor for FormField {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Typed
+        KeyShape::Spelled(Spelling::Typed)
     }
 }

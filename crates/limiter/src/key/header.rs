@@ -1,9 +1,10 @@
 //! The value of a header.
 
 use http::HeaderName;
-use http::header::InvalidHeaderName;
+use http::header::{HOST, InvalidHeaderName};
 
 use super::reading::SEVERAL;
+use super::spelling::Spelling;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::literal::literal;
 use crate::{Key, RequestView};
@@ -89,7 +90,13 @@ impl KeyExtractor for Header {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Spelled(Spelling::Field)
+    }
+
+    fn flaw(&self, _: Option<&[&str]>) -> Option<String> {
+        (self.name == HOST).then(|| {
+            "header \"host\": requests over HTTP/2 have none; use the key of the host".to_owned()
+        })
     }
 }
 

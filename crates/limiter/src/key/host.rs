@@ -3,6 +3,7 @@
 use http::HeaderValue;
 use http::header::HOST;
 
+use super::spelling::Spelling;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -48,7 +49,7 @@ impl KeyExtractor for Host {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::HostName
+        KeyShape::Spelled(Spelling::Host)
     }
 }
 
@@ -77,6 +78,13 @@ mod tests {
             ("/", &[" api.example.com "], "api.example.com"),
             ("/", &["[2001:DB8::1]:80"], "[2001:db8::1]"),
             ("/", &["[2001:db8::1]"], "[2001:db8::1]"),
+            ("/", &["[2001:DB8:0::0001]"], "[2001:db8::1]"),
+            (
+                "http://[2001:db8::1]/",
+                &["[2001:db8:0::1]:80"],
+                "[2001:db8::1]",
+            ),
+            ("/", &["api.example.com.."], "api.example.com"),
             ("/", &["a.example", "A.example.:80"], "a.example"),
             ("http://a.example:80/", &[], "a.example"),
             ("http://A.example/", &["a.example:80"], "a.example"),

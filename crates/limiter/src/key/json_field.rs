@@ -7,6 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::reading::SEVERAL;
 use super::seen_body::{ContentType, SeenBody};
+use super::spelling::Spelling;
 use super::typed::one_form;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
@@ -21,8 +22,8 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 ///
 /// The key is missing if there is no such field, or if it is `null` or empty. It is [ambiguous](KeyMissing::ambiguous) if the
 /// value is anything else, such as a number above 2^53, which some readers take for its neighbour; if several fields of one name on the path differ, because readers of JSON disagree about which one
-/// counts; if there is a list where the path has a name, because serde reads structs from lists as well; or if the body has not
-/// been read: it is too long, not well-formed, its content type is neither JSON nor a form, or there is no such layer outside the
+/// counts; if there is a list where the path has a name, because serde reads structs from lists as well; if the body is a form by its
+/// content type; or if it has not been read: it is too long, not well-formed, its content type is neither JSON nor a form, or there is no such layer outside the
 /// limiter.
 ///
 /// ```
@@ -49,7 +50,7 @@ impl JsonField {
     }
 
     fn find(&self, request: &RequestView<'_>) -> FieldReading {
-        let body = match SeenBody::of(request) {
+        let body = match SeenBody::of(request, ContentType::Json) {
             Ok([]) => return FieldReading::Nothing,
             Ok(body) => body,
             Err(why) => return FieldReading::Ambiguous(why),
@@ -57,7 +58,6 @@ impl JsonField {
         let mut document = serde_json::Deserializer::from_slice(body);
         let found = Field(&self.path).deserialize(&mut document);
         match found.and_then(|found| document.end().map(|()| found)) {
-            // The content type is not asked for: some handlers do not ask either.
             Ok(found) => found,
             Err(_) if ContentType::of(request.headers()) == Some(ContentType::Json) => {
                 FieldReading::Ambiguous("the body is not JSON")
@@ -207,8 +207,7 @@ impl<'de> Visitor<'de> for Identity {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<FieldReading, A::Error> {
         while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
-            // A number, if the program has serde_json's feature `arbitrary_precision`.
-            if name == "$serde_json::private::Number" {
+            if name == "$serde_json::private::Number" && has_arbitrary_precision() {
                 let digits: String = fields.next_value()?;
                 return Ok(whole(digits.parse().unwrap_or(f64::NAN)));
             }
@@ -216,6 +215,11 @@ impl<'de> Visitor<'de> for Identity {
         }
         Ok(NEITHER)
     }
+}
+
+/// True if the program has serde_json's feature `arbitrary_precision`, which shows numbers as objects of one field.
+fn has_arbitrary_precision() -> bool {
+    serde_json::from_str::<serde_json::Number>("1e999").is_ok()
 }
 
 /// The identity of a whole number. Readers of floating point do not tell `7` from `7.0`, nor large numbers from their neighbours.
@@ -242,7 +246,7 @@ impl KeyExtractor for JsonField {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Typed
+        KeyShape::Spelled(Spelling::Typed)
     }
 
     /// A JSON pointer is refused. A text with a dot is not: its names may begin with a slash.

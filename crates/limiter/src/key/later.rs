@@ -1,7 +1,7 @@
 //! Identities that another system has to be asked for.
 
 use std::fmt;
-use std::future::{Future, ready};
+use std::future::Future;
 use std::pin::Pin;
 
 use super::{FoundKey, KeyExtractor, KeyMissing, KeyShape, whole};
@@ -129,16 +129,13 @@ where
 
 macro_rules! tuple {
     ($($name:ident),+; $last:ident) => {
-        /// All parts together name the caller: every combination has a budget of its own. The last part is not asked for if
-        /// another one is missing or ambiguous.
+        /// All parts together name the caller: every combination has a budget of its own. The last part is asked for even if another
+        /// one is missing, so that callers who lack one part share a budget only if they agree in the others.
         impl<$($name: KeyExtractor,)+ $last: AsyncKeyExtractor> AsyncKeyExtractor for ($($name,)+ $last) {
             fn extract(&self, request: &RequestView<'_>) -> KeyFuture {
                 #[expect(non_snake_case, reason = "one name for the type and its value")]
                 let ($($name,)+ $last) = self;
                 let known = [$($name.extract(request)),+];
-                if let Err(missing) = whole(&known) {
-                    return Box::pin(ready(Err(missing)));
-                }
                 let last = $last.extract(request);
                 Box::pin(async move {
                     let mut parts = Vec::from(known);

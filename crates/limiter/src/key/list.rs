@@ -28,6 +28,9 @@ use crate::sync::ArcSwap;
 /// Its identities are read as those of requests are: under a key such as [`PathParam`](crate::key::PathParam), `00123` and `+123` are the
 /// caller `123`. The identity of a client's address is made by [`Limiter::client_key`](crate::Limiter::client_key), and one of several parts
 /// by [`Key::tuple`].
+///
+/// A limiter is not built if an entry can never match. Entries that are added later are not checked: text such as `127.0.0.1` under a key of
+/// addresses matches nobody.
 #[derive(Clone, Debug, Default)]
 pub struct KeyList(Arc<ArcSwap<HashSet<Key>>>);
 
@@ -40,7 +43,7 @@ impl KeyList {
 
     /// Adds an identity.
     pub fn insert(&self, key: impl Into<Key>) {
-        let key = key.into().compact();
+        let key = key.into();
         self.change(|keys| {
             keys.insert(key.clone());
         });
@@ -75,7 +78,7 @@ impl KeyList {
     /// assert!(partners.contains(&Key::from("partner-a")));
     /// ```
     pub fn replace<K: Into<Key>>(&self, keys: impl IntoIterator<Item = K>) {
-        let keys = keys.into_iter().map(|key| key.into().compact()).collect();
+        let keys = keys.into_iter().map(Into::into).collect();
         self.0.store(Arc::new(keys));
     }
 
@@ -103,11 +106,6 @@ impl KeyList {
     /// The first result of `find` in the list as it is now.
     pub(crate) fn find_map<T>(&self, find: impl FnMut(&Key) -> Option<T>) -> Option<T> {
         self.0.load().iter().find_map(find)
-    }
-
-    /// The identities in the list as it is now.
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        self.0.load().iter().cloned().collect()
     }
 
     fn change(&self, f: impl Fn(&mut HashSet<Key>)) {

@@ -8,6 +8,7 @@ use http::HeaderName;
 
 use super::lenient::BASE64;
 use super::reading::SEVERAL;
+use super::spelling::Spelling;
 use super::{Header, KeyExtractor, KeyMissing, KeyShape};
 use crate::literal::literal;
 use crate::{Key, RequestView};
@@ -15,8 +16,8 @@ use crate::{Key, RequestView};
 /// The value of gRPC metadata: an API key, a tenant. Like a [`Header`], but it knows gRPC's rules for names and values.
 ///
 /// If the name ends in `-bin`, the value is decoded from base64, so that all spellings of one identity have one budget; a value
-/// that is not base64 is [ambiguous](KeyMissing::ambiguous). The first of several values counts. An empty value before others is
-/// ambiguous, too.
+/// that is not base64 is [ambiguous](KeyMissing::ambiguous). The first of several lines counts; the lines of a class have to agree.
+/// Several values in one line, and an empty line before others, are ambiguous, too.
 ///
 /// ```
 /// use tollgate::key::Metadata;
@@ -92,14 +93,14 @@ impl KeyExtractor for Metadata {
             Kind::Binary { name, missing } => (name, missing),
         };
         let lines = request.headers().get_all(name).into_iter();
-        // Several values may stand in one line.
-        let values = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
-        let mut values = values.map(<[u8]>::trim_ascii);
-        let first = values.next().unwrap_or_default();
+        let mut lines = lines.map(|line| line.as_bytes().trim_ascii());
+        let first = lines.next().unwrap_or_default();
         match BASE64.decode(first) {
             Ok(bytes) if !bytes.is_empty() => Ok(Key::bytes(&bytes)),
-            Ok(_) if values.all(<[u8]>::is_empty) => Err(missing.clone()),
+            Ok(_) if lines.all(<[u8]>::is_empty) => Err(missing.clone()),
             Ok(_) => Err(missing.clone().ambiguous(SEVERAL)),
+            // Several values may stand in one line, which some readers take apart.
+            Err(_) if first.contains(&b',') => Err(missing.clone().ambiguous(SEVERAL)),
             Err(_) => Err(missing.clone().ambiguous("it is not base64")),
         }
     }
@@ -107,12 +108,24 @@ impl KeyExtractor for Metadata {
     fn extract_class(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         match &self.0 {
             Kind::Ascii(header) => header.extract_class(request),
-            Kind::Binary { .. } => self.extract(request),
+            // As of a header: the lines have to agree.
+            Kind::Binary { name, missing } => {
+                let mut lines = request.headers().get_all(name).into_iter();
+                let first = lines.next();
+                match lines.any(|line| Some(line) != first) {
+                    true => Err(missing.clone().ambiguous(SEVERAL)),
+                    false => self.extract(request),
+                }
+            }
         }
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        match self.0 {
+            Kind::Ascii(_) => KeyShape::Spelled(Spelling::Field),
+            // Blanks are bytes like others.
+            Kind::Binary { .. } => KeyShape::Bytes,
+        }
     }
 }
 
@@ -167,11 +180,28 @@ mod tests {
         for lines in [
             &["//79AA=="][..],
             &["//79AA"],
-            &["//79AA,AAAA"],
-            &[" //79AA== , AAAA"],
+            &[" //79AA== "],
             &["//79AA", "AAAA"],
         ] {
             assert_eq!(extract("tenant-bin", lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_lines_that_differ_none_is_a_class() {
+        let class = |lines: &[&'static str]| {
+            let mut request = Request::new(());
+            for line in lines {
+                let line = HeaderValue::from_static(line);
+                request.headers_mut().append("class-bin", line);
+            }
+            Metadata::new("class-bin").extract_class(&RequestView::of(&request))
+        };
+        // `critical` and `batch`.
+        assert_eq!(class(&["Y3JpdGljYWw"]), Ok(Key::from("critical")));
+        assert!(class(&["Y3JpdGljYWw", "Y3JpdGljYWw"]).is_ok());
+        for lines in [["Y3JpdGljYWw", "YmF0Y2g"], ["YmF0Y2g", "Y3JpdGljYWw"]] {
+            assert!(class(&lines).unwrap_err().is_ambiguous(), "{lines:?}");
         }
     }
 
@@ -180,7 +210,8 @@ mod tests {
         for (lines, is_ambiguous) in [
             (&[][..], false),
             (&[""], false),
-            (&[" , "], false),
+            (&[" , "], true),
+            (&["//79AA,AAAA"], true),
             (&[",//79AA"], true),
             (&["", "//79AA"], true),
             (&["?"], true),

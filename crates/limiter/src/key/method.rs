@@ -1,5 +1,6 @@
 //! The method of a request.
 
+use super::spelling::{METHODS, Spelling};
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -18,21 +19,16 @@ pub struct Method;
 
 impl KeyExtractor for Method {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        Ok(Key::from(match *request.method() {
-            http::Method::GET | http::Method::HEAD => "GET",
-            http::Method::POST => "POST",
-            http::Method::PUT => "PUT",
-            http::Method::DELETE => "DELETE",
-            http::Method::PATCH => "PATCH",
-            http::Method::OPTIONS => "OPTIONS",
-            http::Method::CONNECT => "CONNECT",
-            http::Method::TRACE => "TRACE",
-            _ => "",
-        }))
+        let method = match *request.method() {
+            http::Method::HEAD => "GET",
+            ref method => method.as_str(),
+        };
+        let known = METHODS.into_iter().find(|known| *known == method);
+        Ok(Key::from(known.unwrap_or_default()))
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        KeyShape::Spelled(Spelling::Method)
     }
 }
 

@@ -78,6 +78,11 @@ impl KeyMissing {
         self
     }
 
+    /// True if it is of a compound key, and some parts of this are known.
+    pub(crate) const fn has_known_parts(&self) -> bool {
+        self.known.is_some()
+    }
+
     /// The key of all requests that share a budget because they lack the same identity.
     pub(crate) fn shared_key(&self) -> Key {
         self.known.as_deref().cloned().unwrap_or_else(Key::missing)

@@ -12,6 +12,7 @@ use x509_parser::error::X509Error;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
+use super::spelling::Spelling;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -116,7 +117,10 @@ impl KeyExtractor for PeerCertificate {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Bytes
+        match self.0 {
+            Name::Dns => KeyShape::Spelled(Spelling::Name),
+            Name::Common | Name::Uri => KeyShape::Bytes,
+        }
     }
 }
 

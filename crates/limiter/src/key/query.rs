@@ -2,6 +2,7 @@
 
 use super::form_field::values;
 use super::reading::Reading;
+use super::spelling::Spelling;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
 
@@ -52,7 +53,7 @@ impl KeyExtractor for Query {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Typed
+        KeyShape::Spelled(Spelling::Typed)
     }
 }
 

@@ -42,10 +42,20 @@ impl ReadList {
         if Arc::ptr_eq(&read.of, &listed) {
             return read.keys.contains(key);
         }
-        let read = |key: &Key| shape.respelled(key).unwrap_or_else(|| key.clone());
-        let keys: HashSet<Key> = listed.iter().map(read).collect();
+        let keys = read_keys(&listed, shape);
         let contains = keys.contains(key);
         self.read.store(Arc::new(ReadKeys { of: listed, keys }));
         contains
     }
+
+    /// The identities of the list as it is now.
+    pub(crate) fn keys(&self, shape: &KeyShape) -> HashSet<Key> {
+        read_keys(&self.list.now(), shape)
+    }
+}
+
+/// The identities as requests have them.
+fn read_keys(listed: &HashSet<Key>, shape: &KeyShape) -> HashSet<Key> {
+    let read = |key: &Key| shape.respelled(key).unwrap_or_else(|| key.clone());
+    listed.iter().map(read).collect()
 }

@@ -32,10 +32,17 @@ pub enum SeenBody {
 impl SeenBody {
     const NO_LAYER: &str = "there is no BufferBodyLayer that reads the body";
 
-    /// The whole body, or why it is not known.
-    pub(super) fn of<'a>(request: &RequestView<'a>) -> Result<&'a [u8], &'static str> {
+    /// The whole body, or why it is not known as one of this kind. Some handlers do not ask for its type, and others choose a reader by
+    /// it.
+    pub(super) fn of<'a>(
+        request: &RequestView<'a>,
+        kind: ContentType,
+    ) -> Result<&'a [u8], &'static str> {
         match request.extensions().get() {
-            Some(Self::Whole(body)) => Ok(body),
+            Some(Self::Whole(body)) => match ContentType::of(request.headers()) {
+                Some(other) if other != kind && !body.is_empty() => Err(other.instead()),
+                _ => Ok(body),
+            },
             Some(Self::Unread(why)) => Err(why),
             None => Err(Self::NO_LAYER),
         }
@@ -61,6 +68,14 @@ pub enum ContentType {
 }
 
 impl ContentType {
+    /// The reason why a body of this kind is not one of another kind.
+    fn instead(self) -> &'static str {
+        match self {
+            Self::Form => "the body is a form by its content type",
+            Self::Json => "the body is JSON by its content type",
+        }
+    }
+
     /// `None` if the body is neither, or if there are several statements.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut lines = headers.get_all(CONTENT_TYPE).iter();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::typed::one_form;
+use super::spelling::Spelling;
 use crate::client::{ClientAddress, address_in};
 use crate::{Key, KeyKind};
 
@@ -20,10 +20,8 @@ pub enum KeyShape {
     Address,
     /// The bytes at that place in the request.
     Bytes,
-    /// The same, of which numbers, UUIDs and IPv6 addresses are read as typed extractors read them: `007` is `7`.
-    Typed,
-    /// The name of a host, in lower case and without a dot at its end.
-    HostName,
+    /// The same, where an operator may spell one identity in several ways.
+    Spelled(Spelling),
     /// One of each, in this order.
     Parts(Vec<Self>),
 }
@@ -67,12 +65,11 @@ impl KeyShape {
                 "its key is that of all callers, and this is {}; pass Key::global()",
                 Kind(kind)
             )),
-            Self::Bytes | Self::Typed | Self::HostName
-                if matches!(kind, KeyKind::Bytes | KeyKind::Digest) =>
-            {
+            Self::Spelled(spelling) if kind == KeyKind::Bytes => spelling.misfit(key.content()),
+            Self::Bytes | Self::Spelled(_) if matches!(kind, KeyKind::Bytes | KeyKind::Digest) => {
                 None
             }
-            Self::Bytes | Self::Typed | Self::HostName => Some(format!(
+            Self::Bytes | Self::Spelled(_) => Some(format!(
                 "its key is what a request says, and this is {}; pass that as text or bytes",
                 Kind(kind)
             )),
@@ -91,7 +88,7 @@ impl KeyShape {
     /// True if an identity may be named otherwise than requests have it.
     pub(super) fn has_spellings(&self) -> bool {
         match self {
-            Self::Typed | Self::HostName => true,
+            Self::Spelled(_) => true,
             Self::Parts(shapes) => shapes.iter().any(Self::has_spellings),
             Self::Any | Self::Unstated | Self::Global | Self::Address | Self::Bytes => false,
         }
@@ -102,7 +99,16 @@ impl KeyShape {
         match self {
             Self::Unstated | Self::Global | Self::Address => true,
             Self::Parts(shapes) => shapes.iter().all(Self::is_always_known),
-            Self::Any | Self::Bytes | Self::Typed | Self::HostName => false,
+            Self::Any | Self::Bytes | Self::Spelled(_) => false,
+        }
+    }
+
+    /// The kinds of identities under a limiter that ignores the case of paths.
+    pub(crate) fn ignore_path_case(&mut self) {
+        match self {
+            Self::Spelled(spelling) => spelling.ignore_path_case(),
+            Self::Parts(shapes) => shapes.iter_mut().for_each(Self::ignore_path_case),
+            _ => {}
         }
     }
 
@@ -112,11 +118,9 @@ impl KeyShape {
             return None;
         }
         match (self, key.kind()) {
-            (Self::Typed, KeyKind::Bytes) => one_form(key.content()).map(|form| Key::bytes(&form)),
-            (Self::HostName, KeyKind::Bytes) => {
-                let name = key.content();
-                let name = name.strip_suffix(b".").unwrap_or(name).to_ascii_lowercase();
-                (name != key.content()).then(|| Key::bytes(&name))
+            (Self::Spelled(spelling), KeyKind::Bytes) => {
+                let form = spelling.one_form(key.content())?;
+                (form != key.content()).then(|| Key::bytes(&form))
             }
             (Self::Parts(shapes), KeyKind::Tuple) => {
                 let parts: Vec<_> = key.parts().collect();

@@ -6,12 +6,13 @@ use std::str;
 /// The one form of a number, a UUID or an IPv6 address, if this is another one: `Path<u64>` takes `7`, `007` and `+7` for one caller,
 /// `Path<f64>` also `7.0` and `70e-1`, `Path<Uuid>` the same digits in any case, with hyphens, braces, `urn:uuid:`, or none of these, and
 /// `Path<IpAddr>` `::1` and `0:0::1`, and
-/// `Path<SocketAddr>` `[::1]:80` and `[0::1]:080`.
+/// `Path<SocketAddr>` `[::1]:80` and `[0::1]:080`. A handler may remove blanks around a value.
 pub(crate) fn one_form(text: &[u8]) -> Option<Vec<u8>> {
-    let form = uuid(text)
-        .or_else(|| number(text))
-        .or_else(|| decimal(text))
-        .or_else(|| address(text))?;
+    let value = text.trim_ascii();
+    let form = uuid(value)
+        .or_else(|| number(value))
+        .or_else(|| decimal(value))
+        .or_else(|| address(value))?;
     (form != text).then_some(form)
 }
 
@@ -113,10 +114,11 @@ mod tests {
             ("-07", "-7"),
             ("36893488147419103232", "36893488147419103232"),
             ("00000000000000000000000000000007", "7"),
+            (" +7\t", "7"),
         ] {
             assert_eq!(form(text), expected, "{text}");
         }
-        for text in ["", "+", "-", "++7", "+-7", "0x7", "7a", " 7", "07 "] {
+        for text in ["", "+", "-", "++7", "+-7", "0x7", "7a", "0 7"] {
             assert_eq!(form(text), text);
         }
     }

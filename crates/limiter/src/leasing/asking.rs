@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::runtime::Handle;
 use tokio::time::sleep_until;
-use tollgate_core::{Charge, Decision, Key, Mode, Quota, Receipt, Scope, Timestamp, Verdict};
+use tollgate_core::{Call, Charge, Decision, Key, Mode, Quota, Receipt, Scope, Timestamp, Verdict};
 
 use super::pool::Pool;
 use super::shelves::Place;
@@ -25,7 +25,7 @@ pub(super) fn ask(pool: &Arc<Pool>, charge: &Charge<'_>, place: Place, number: u
         mode: Mode::Enforce,
         ..*charge
     };
-    let answer = pool.backend.decide_up_to(&[asked], 1);
+    let answer = pool.backend.decide(Call::of(&[asked]).at_least(1));
     // A task keeps no limiter alive while it sleeps.
     let weak = Arc::downgrade(pool);
     runtime.spawn(async move {
@@ -92,7 +92,7 @@ impl Asking {
         let ends_us = blocks.end_us_of(self.number);
         drop(shelf);
         if let Some((receipt, n)) = surplus {
-            pool.backend.credit(receipt, n);
+            pool.backend.refund(receipt, n);
         }
         ends_us
     }
@@ -106,7 +106,7 @@ impl Asking {
             mode: Mode::Enforce,
         };
         if let Some(receipt) = Receipt::of(&charge, verdict, at) {
-            pool.backend.credit(receipt, verdict.taken());
+            pool.backend.refund(receipt, verdict.taken());
         }
     }
 }

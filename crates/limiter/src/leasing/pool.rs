@@ -76,7 +76,7 @@ impl Pool {
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         for (receipt, n) in self.shelves.take_all() {
-            self.backend.credit(receipt, n);
+            self.backend.refund(receipt, n);
         }
     }
 
@@ -87,7 +87,7 @@ impl Pool {
         let rests = shelf.find(place).map(|blocks| blocks.take_ended(now_us));
         drop(shelf);
         for (receipt, n) in rests.into_iter().flatten() {
-            self.backend.credit(receipt, n);
+            self.backend.refund(receipt, n);
         }
     }
 

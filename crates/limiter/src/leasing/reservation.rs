@@ -99,7 +99,7 @@ impl Reserved {
             mode: self.mode,
         };
         if let Some(receipt) = Receipt::of(&charge, verdict, self.part.at) {
-            pool.backend.credit(receipt, verdict.taken());
+            pool.backend.refund(receipt, verdict.taken());
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
 pub(super) const SHELVES: usize = 64;
 
-/// The budgets of one shelf. 65,536 in all, of some 400 bytes each: callers with fewer than a few requests in a lease's time stand
-/// here too, until their time is over, and need no block.
+/// The budgets of one shelf. 65,536 in all, whose bytes docs/redis.md states: callers with fewer than a few requests in a lease's time
+/// stand here too, until their time is over, and need no block.
 pub(super) const MOST: usize = 1_024;
 
 /// The time for which a shelf that was found full is not looked through again.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
-use tollgate_core::{Answer, BackendError, Decision};
+use tollgate_core::{Answer, BackendError, Call, Decision};
 
 pub use self::pending::PendingAdmission;
 use self::pending::Step;
@@ -64,7 +64,7 @@ impl<'a> Ruling<'a> {
         waited_us: u32,
     ) -> Self {
         let decided = Judgement {
-            settlement: &limiter.0.settlement,
+            settler: &limiter.0.settler,
             entries,
             decision,
             is_local,
@@ -142,7 +142,7 @@ impl Limiter {
                     SocketAddr::V6(peer) => self.client_key(IpAddr::V6(*peer.ip())),
                 };
                 let payer = sole.paid_by(&key);
-                let answer = self.0.backend.decide(&[payer.charge(limit)]);
+                let answer = self.0.backend.decide(Call::of(&[payer.charge(limit)]));
                 return self.answered(Entries::SolePolicy(&payer), answer, conclude);
             }
         }
@@ -171,7 +171,7 @@ impl Limiter {
                 policies.requests.plan(&request, terms, observers)
             }
             PolicySet::Handler(policies) => {
-                coverage::plan_at_handler(policies, &request, observers)
+                coverage::plan_at_handler(policies, &request, terms, observers)
             }
         };
         self.go_on(self.warned(planned), deadline, conclude)
@@ -314,11 +314,7 @@ impl Limiter {
     #[inline]
     pub fn decide(&self, entries: Entries<'_>) -> Answer<Decision> {
         let backend = &self.0.backend;
-        match entries.at_least() {
-            None => entries.with_charges(|charges| backend.decide(charges)),
-            Some(at_least) => {
-                entries.with_charges(|charges| backend.decide_up_to(charges, at_least))
-            }
-        }
+        let at_least = entries.at_least();
+        entries.with_charges(|charges| backend.decide(Call { charges, at_least }))
     }
 }

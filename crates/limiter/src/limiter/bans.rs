@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Backend, Ban, BanList, Charge, Decision, Mode, Scope, Verdict};
+use tollgate_core::{Backend, Ban, BanList, Call, Charge, Decision, Mode, Scope, Verdict};
 
 use super::plan::Entries;
 use super::{CheckError, Limiter};
@@ -65,7 +65,7 @@ impl Limiter {
     /// As for [`ban`](Self::ban).
     pub async fn unban(&self, policy: &str, key: impl Into<Key> + Send) -> Result<(), CheckError> {
         let (scope, _, key) = self.ban_on(policy, &key.into())?;
-        let reset = self.0.backend.reset(scope, &key);
+        let reset = self.0.backend.admin().reset(scope, &key);
         reset.await.map_err(CheckError::Unavailable)
     }
 
@@ -130,7 +130,7 @@ impl Limiter {
     pub async fn bans(&self, policy: &str) -> Result<BanList, CheckError> {
         let policy = self.named(policy)?;
         let (scope, _) = ban_of(&policy)?;
-        let list = self.0.backend.bans(scope).await;
+        let list = self.0.backend.admin().bans(scope).await;
         list.map_err(|error| CheckError::Unlisted {
             policy: policy.name().into(),
             error,
@@ -165,13 +165,13 @@ impl Limiter {
         } else {
             Mode::Probe
         };
-        let decided = self.0.backend.decide(&[Charge {
+        let decided = self.0.backend.decide(Call::of(&[Charge {
             scope,
             quota: ban,
             key,
             cost: strikes,
             mode,
-        }]);
+        }]));
         decided.await.map_err(CheckError::Unavailable)
     }
 
@@ -192,7 +192,7 @@ impl Limiter {
                         is_denied
                     }
                 {
-                    self.0.settlement.strike(&limit.label, payer.key, false);
+                    self.0.settler.strike(&limit.label, payer.key, false);
                 }
                 is_denied |= verdict.is_denied();
             }

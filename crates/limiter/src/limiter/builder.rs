@@ -22,7 +22,7 @@ use crate::{ClientAddress, ConfigError, Policy, Pressure};
 /// Collects the parts of a [`Limiter`].
 ///
 /// ```
-/// use tollgate::{ClientAddress, Limiter, MemoryBackend, Networks, Policy, Quota};
+/// use tollgate::{Settlement, ClientAddress, Limiter, MemoryBackend, Networks, Policy, Quota};
 ///
 /// # fn main() -> Result<(), tollgate::ConfigError> {
 /// let limiter = Limiter::builder()
@@ -399,7 +399,7 @@ impl LimiterBuilder {
         let shedder = self.shedding.checked()?;
         let shedder = shedder.map(CheckedShedding::start).transpose()?;
         let terms = Terms {
-            offered: backend.capabilities(),
+            offered: backend.admin().capabilities(),
             has_observer: self.observer.is_some(),
             // One that only sheds is not a mistake.
             may_be_empty: self.terms.may_be_empty || shedder.is_some(),
@@ -413,6 +413,7 @@ impl LimiterBuilder {
         observers.expect(Some(&policies.policies));
         // A backend in this process has nothing to lease.
         let leasing = backend
+            .admin()
             .place()
             .is_some()
             .then(|| Arc::new(LeasingBackend::around(Arc::clone(&backend))));
@@ -437,7 +438,7 @@ impl fmt::Debug for LimiterBuilder {
 mod tests {
     use http::Method;
 
-    use tollgate_core::{Answer, Charge, Concurrent, Decision, Key, MAX_CHARGES, Receipt, Scope};
+    use tollgate_core::{Answer, Call, Concurrent, Decision, MAX_CHARGES, Settlement};
 
     use super::*;
     use crate::{Algorithm, Quota, Tiers};
@@ -449,17 +450,11 @@ mod tests {
     struct QuotasOnly;
 
     impl Backend for QuotasOnly {
-        fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
+        fn decide(&self, _call: Call<'_>) -> Answer<Decision> {
             Answer::later(std::future::pending())
         }
 
-        fn credit(&self, _receipt: Receipt, _n: u64) {}
-
-        fn debit(&self, _receipt: &Receipt, _n: u64) {}
-
-        fn reset(&self, _scope: Scope, _key: &Key) -> Answer<()> {
-            Answer::now(Ok(()))
-        }
+        fn settle(&self, _settlement: Settlement<'_>) {}
     }
 
     fn refusal(policies: impl IntoIterator<Item = Policy>) -> String {

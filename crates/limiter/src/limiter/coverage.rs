@@ -9,7 +9,7 @@ use super::plan::{Demand, Payer};
 use super::planning::{self, Planning, Rejection, Site};
 use super::terms::Terms;
 use super::watch::{ProxyWatch, Watch};
-use crate::matching::{Matcher, PathForms};
+use crate::matching::Matcher;
 use crate::policy::Limit;
 use crate::request::{FoundClient, peer_at_hand};
 use crate::{Key, Policy, RequestView};
@@ -180,7 +180,7 @@ impl Coverage {
             let all = self.policies.iter();
             return planning::plan(all, &request, None, Site::Layer, observers);
         }
-        let path = PathForms::of(request.original_uri().path(), terms.ignores_path_case);
+        let path = request.path_forms(terms.ignores_path_case);
         match &self.matcher {
             None => {
                 let all = self.policies.iter();
@@ -200,11 +200,15 @@ impl Coverage {
 pub(super) fn plan_at_handler<'p>(
     policies: &'p [Arc<Policy>],
     request: &RequestView<'_>,
+    terms: &Terms,
     observers: &Observers,
 ) -> Result<Planning<'p>, Rejection> {
     let found = FoundClient::new();
     let request = request.remembering(&found);
-    planning::plan(policies.iter(), &request, None, Site::Handler, observers)
+    let ignores_case = terms.ignores_path_case;
+    let path = ignores_case.then(|| request.path_forms(ignores_case));
+    let all = policies.iter();
+    planning::plan(all, &request, path.as_ref(), Site::Handler, observers)
 }
 
 #[cfg(test)]

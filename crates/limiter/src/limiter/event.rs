@@ -171,7 +171,7 @@ pub enum Cause {
     Unasked,
     /// A held charge was given back. The [verdict](Event::verdict) says how much is left then, as far as this request knows.
     Released,
-    /// The application gave units back by a receipt: see [`Limiter::credit`](crate::Limiter::credit). There is no verdict, since
+    /// The application gave units back by a receipt: see [`Limiter::refund`](crate::Limiter::refund). There is no verdict, since
     /// the backend does not answer.
     Credited,
     /// The application took more units by a receipt: see [`Limiter::debit`](crate::Limiter::debit). There is no verdict, since the

@@ -7,14 +7,14 @@ use tollgate_core::Decision;
 use super::Ledger;
 use super::ledger::{Verdicts, verdicts_on};
 use super::plan::Entries;
-use super::settlement::Settlement;
+use super::settler::Settler;
 use crate::Policy;
 
 /// A decision and the charges that it is about, borrowed. It becomes a [`Ledger`] only where what was charged is to be shown, or
 /// may be corrected.
 #[derive(Clone, Copy, Debug)]
 pub struct Judgement<'a> {
-    pub(super) settlement: &'a Arc<Settlement>,
+    pub(super) settler: &'a Arc<Settler>,
     pub(super) entries: Entries<'a>,
     pub(super) decision: &'a Decision,
     /// True if a budget of this process decided.
@@ -40,7 +40,7 @@ impl Judgement<'_> {
     #[inline(always)]
     #[must_use]
     pub fn ledger(self) -> Ledger {
-        let ledger = Ledger::of(self.settlement, self.entries, self.decision, self.is_local);
+        let ledger = Ledger::of(self.settler, self.entries, self.decision, self.is_local);
         ledger.after(self.waited_us)
     }
 }

@@ -1,6 +1,7 @@
 //! The charges of a request so far, with the means to undo them.
 
 use std::mem;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tollgate_core::{Decision, Receipt, ReceiptId, Timestamp, Verdict};
 
 use super::event::Transport;
 use super::plan::{Entries, Payer};
-use super::settlement::Settlement;
+use super::settler::Settler;
 use crate::policy::{Label, Limit, Outcome};
 use crate::report::{PolicyVerdict, Report};
 use crate::{Key, ResponseView};
@@ -25,11 +26,13 @@ pub struct Ledger {
     /// The number of responses that were begun within that of the outermost layer.
     responses: u32,
     /// The number of those that keep what is held after the response is over.
-    keepers: u32,
+    keepers: u16,
     /// The time for which the request waited, here and further in.
     waited_us: u32,
-    /// True if a limit further in refused the request.
-    is_refused: bool,
+    /// The number of limits further in that let the request pass, also if it was called several times.
+    passed: u16,
+    /// If a limit further in has refused the request: one more than the number of limits that had let it pass on its way there.
+    refused_behind: Option<NonZero<u16>>,
     /// The way by which the request came.
     transport: Transport,
 }
@@ -45,7 +48,7 @@ struct Payment {
     /// The rule by which the response sets the cost, if there is one.
     outcome: Option<Outcome>,
     key: Key,
-    settlement: Arc<Settlement>,
+    settler: Arc<Settler>,
     /// The response for which it was charged: see [`Ledger::begin_response`].
     response: u32,
     /// True if a debit has raised the charge. No receipt credits a debit, so the charge is not lowered again.
@@ -108,12 +111,12 @@ fn time_for_receipt(
 
 impl Payment {
     #[inline]
-    fn of(settlement: &Arc<Settlement>, payer: Payer<'_>, verdicts: usize, is_local: bool) -> Self {
+    fn of(settler: &Arc<Settler>, payer: Payer<'_>, verdicts: usize, is_local: bool) -> Self {
         Self {
             verdicts: u8::try_from(verdicts).unwrap_or(u8::MAX),
             outcome: payer.policy.outcome.clone(),
             key: payer.key.clone(),
-            settlement: Arc::clone(settlement),
+            settler: Arc::clone(settler),
             response: 0,
             raised: false,
             is_local,
@@ -138,9 +141,9 @@ impl Payment {
         }
         let taken = verdict.verdict().taken();
         if let Some(receipt) = self.receipt(verdict) {
-            self.settlement.release(receipt, taken, self.is_local);
+            self.settler.release(receipt, taken, self.is_local);
             verdict.correct_to(0);
-            self.settlement.released(verdict, &self.key, transport);
+            self.settler.released(verdict, &self.key, transport);
         }
     }
 
@@ -154,12 +157,12 @@ impl Payment {
         }
         self.raised |= cost > taken;
         if cost < taken {
-            self.settlement.give_back(receipt, taken - cost);
+            self.settler.give_back(receipt, taken - cost);
         } else if cost > taken {
-            self.settlement.take(&receipt, cost - taken);
+            self.settler.take(&receipt, cost - taken);
         }
         verdict.correct_to(cost);
-        self.settlement.settled(verdict, &self.key, transport);
+        self.settler.settled(verdict, &self.key, transport);
     }
 }
 
@@ -169,7 +172,7 @@ impl Ledger {
     // Written where it stays: a call would move it twice.
     #[inline(always)]
     pub(super) fn of(
-        settlement: &Arc<Settlement>,
+        settler: &Arc<Settler>,
         entries: Entries<'_>,
         decision: &Decision,
         is_local: bool,
@@ -178,21 +181,22 @@ impl Ledger {
             let at = time_for_receipt(limit, is_local, || decision.at());
             return Self {
                 verdicts: SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]),
-                payments: SmallVec::from_buf([Payment::of(settlement, payer, 1, is_local)]),
+                payments: SmallVec::from_buf([Payment::of(settler, payer, 1, is_local)]),
                 holds: limit.quota.is_held(),
                 responses: 0,
                 keepers: 0,
                 waited_us: 0,
-                is_refused: false,
+                passed: 0,
+                refused_behind: None,
                 transport: payer.demand.transport,
             };
         }
-        Self::of_several(settlement, entries, decision, is_local)
+        Self::of_several(settler, entries, decision, is_local)
     }
 
     #[inline(never)]
     fn of_several(
-        settlement: &Arc<Settlement>,
+        settler: &Arc<Settler>,
         entries: Entries<'_>,
         decision: &Decision,
         is_local: bool,
@@ -200,7 +204,7 @@ impl Ledger {
         let verdicts = several_verdicts_on(entries, decision, is_local);
         let mut payments: SmallVec<[Payment; 1]> = entries
             .iter()
-            .map(|payer| Payment::of(settlement, payer, payer.limits().len(), is_local))
+            .map(|payer| Payment::of(settler, payer, payer.limits().len(), is_local))
             .collect();
         if decision.verdicts().len() > verdicts.len() && !is_local {
             // The ids stand behind the quotas.
@@ -220,7 +224,8 @@ impl Ledger {
             responses: 0,
             keepers: 0,
             waited_us: 0,
-            is_refused: false,
+            passed: 0,
+            refused_behind: None,
             transport: entries.transport(),
         }
     }
@@ -285,7 +290,7 @@ impl Ledger {
 
     /// Keeps what is held until [`end_hold`](Self::end_hold), whatever becomes of the response.
     pub fn begin_hold(&mut self) {
-        self.keepers += 1;
+        self.keepers = self.keepers.saturating_add(1);
     }
 
     /// Gives back what is held for responses that are over, if this was the last hold.
@@ -322,9 +327,14 @@ impl Ledger {
         }
     }
 
-    /// Adds a decision from further in about the same request, for this response.
-    pub fn append(&mut self, mut inner: Self, response: u32) {
-        self.is_refused = false;
+    /// Adds the decision of a limit further in that let the request pass, for this response. Returns the number of those so far.
+    pub fn enter(&mut self, inner: Self, response: u32) -> u16 {
+        self.append(inner, response);
+        self.passed = self.passed.saturating_add(1);
+        self.passed
+    }
+
+    fn append(&mut self, mut inner: Self, response: u32) {
         if self.payments.is_empty() {
             self.transport = inner.transport;
         }
@@ -338,17 +348,30 @@ impl Ledger {
         }));
     }
 
-    /// Credits every charge: a layer or a limit further in refuses the request, and a refused request costs nothing.
-    ///
-    /// Held units stay held until their response is over. That is soon, unless a service in between goes on: it may ask the inner
-    /// layer again, or have asked it twice.
-    pub fn give_back(&mut self) {
-        self.correct(&mut |_, _| Some(0));
+    /// Adds the decision of a limit further in that refuses the request, behind so many limits that let it pass. What was charged
+    /// stays charged until the refusal [leaves](Self::undo): a service in between may answer in its place, or ask again.
+    pub fn refuse(&mut self, mut refusal: Self, response: u32, behind: u16) {
+        // A policy in shadow mode may have taken something for the request.
+        refusal.release();
+        self.append(refusal, response);
+        self.refused_behind = NonZero::new(behind.saturating_add(1));
     }
 
-    /// The latest decision from further in refuses the request.
-    pub fn refuse(&mut self) {
-        self.is_refused = true;
+    /// If a limit further in has refused the request: the number of limits that had let it pass on its way there.
+    pub fn refused_behind(&self) -> Option<u16> {
+        self.refused_behind.map(|more| more.get() - 1)
+    }
+
+    /// Refunds every charge for this response, because it is the refusal of a limit further in, and a refused request costs nothing.
+    /// `entered` is what [`enter`](Self::enter) returned for its layer, and `behind` the number of limits between the two that let
+    /// the request pass. Returns false if others did: then a handler has run. Permits are held until the response is over.
+    pub fn undo(&mut self, response: u32, entered: u16, behind: u16) -> bool {
+        if self.passed.saturating_sub(entered) != behind {
+            return false;
+        }
+        self.correct(&mut |payment, _| (payment.response == response).then_some(0));
+        self.passed = entered.saturating_sub(1);
+        true
     }
 
     /// Gives back what is held, because no service is called for it.
@@ -380,14 +403,12 @@ impl Ledger {
     /// Corrects the charges of a request by its response. Returns true if some depend on its body.
     pub fn settle_by_response(&mut self, response: u32, view: &ResponseView<'_>) -> bool {
         let mut depends_on_body = false;
-        // The answer of a limit further in says nothing of the caller's guesses.
-        let payments = self.payments.iter().filter(|_| !self.is_refused);
-        for payment in payments {
+        for payment in &self.payments {
             if let Some(Outcome::Strike(rule)) = payment.outcome_of(response)
                 && let Some(ban) = rule.struck(view)
             {
-                let settlement = &payment.settlement;
-                settlement.strike(ban, &payment.key, payment.is_local);
+                let settler = &payment.settler;
+                settler.strike(ban, &payment.key, payment.is_local);
             }
         }
         self.correct(
@@ -406,11 +427,10 @@ impl Ledger {
 
     /// Adds the strikes of a response that will not be: its caller went away before it could be judged.
     pub fn strike_abandoned(&mut self, response: u32) {
-        let payments = self.payments.iter().filter(|_| !self.is_refused);
-        for payment in payments {
+        for payment in &self.payments {
             if let Some(Outcome::Strike(rule)) = payment.outcome_of(response) {
-                let settlement = &payment.settlement;
-                settlement.strike(rule.ban(), &payment.key, payment.is_local);
+                let settler = &payment.settler;
+                settler.strike(rule.ban(), &payment.key, payment.is_local);
             }
         }
     }

@@ -16,7 +16,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep, sleep};
-use tollgate_core::{Answer, BackendError, Charge, Decision, FailureKind, Mode, Quota, Receipt};
+use tollgate_core::{
+    Answer, BackendError, Call, Charge, Decision, FailureKind, Mode, Quota, Receipt,
+};
 
 use super::plan::{Entries, is_place};
 use super::{Limiter, Plan, Rejection};
@@ -215,7 +217,7 @@ impl Turn {
         entries.with_charges(|charges| {
             let held = charges.iter().filter(|charge| charge.quota.is_held());
             let held: SmallVec<[_; 4]> = held.copied().collect();
-            (!held.is_empty()).then(|| limiter.0.backend.decide(&held))
+            (!held.is_empty()).then(|| limiter.0.backend.decide(Call::of(&held)))
         })
     }
 
@@ -362,7 +364,7 @@ impl Limiter {
                     charge.mode = Mode::Probe;
                 }
             }
-            self.0.backend.decide(&charges)
+            self.0.backend.decide(Call::of(&charges))
         })
     }
 

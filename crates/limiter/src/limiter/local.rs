@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use tollgate_core::{Backend, BackendError, Clock, ImmediateBackend, Quota, Receipt};
+use tollgate_core::{
+    Backend, BackendError, Call, Clock, FailureKind, ImmediateBackend, Quota, Receipt,
+};
 use tollgate_memory::{MemoryBackend, SystemClock};
 
 use super::Fallback;
@@ -48,9 +50,9 @@ impl LocalBudgets {
     }
 
     /// Gives back what is held in a budget of this process.
-    pub(super) fn credit(&self, receipt: Receipt, n: u64) {
+    pub(super) fn refund(&self, receipt: Receipt, n: u64) {
         if let Some(budgets) = self.budgets.get() {
-            budgets.backend.credit(receipt, n);
+            budgets.backend.refund(receipt, n);
         }
     }
 
@@ -66,7 +68,9 @@ impl LocalBudgets {
                 .policies()
                 .any(|policy| !policy.shadow && rule(policy.on_failure))
         };
-        if says(|rule| rule == OnFailure::Deny) {
+        // More charges than a call may have are no outage: an odd path has brought several sets of routes together.
+        let is_invalid = error.kind() == FailureKind::InvalidCall;
+        if is_invalid || says(|rule| rule == OnFailure::Deny) {
             return Fallback::Refuse(error);
         }
         if !says(|rule| matches!(rule, OnFailure::Local(_))) {
@@ -107,10 +111,10 @@ impl Budgets {
                 let cost = at_least.unwrap_or(whole.cost);
                 share.quota.capacity() < cost && cost <= whole.quota.capacity()
             });
-            let decision = match at_least {
-                None => self.backend.decide_now(&shares),
-                Some(at_least) => self.backend.decide_up_to_now(&shares, at_least),
-            };
+            let decision = self.backend.decide_now(Call {
+                charges: &shares,
+                at_least,
+            });
             (decision, too_dear)
         });
         match decision {

@@ -7,7 +7,7 @@ use super::entry::Entrant;
 use super::planning::{PendingPlan, Planning, Rejection};
 use super::{Limiter, Plan};
 use crate::RequestView;
-use crate::matching::PathForms;
+use crate::policy::has_form_of_call;
 use crate::request::Routing;
 
 impl Limiter {
@@ -27,7 +27,7 @@ impl Limiter {
     #[doc(hidden)]
     pub fn names_messages_of(&self, call: &RequestView<'_>) -> bool {
         let ignores_case = self.0.terms.ignores_path_case;
-        let path = PathForms::of(call.original_uri().path(), ignores_case);
+        let path = call.path_forms(ignores_case);
         self.snapshot().messages.policies.iter().any(|policy| {
             let routes = policy.patterns().routes;
             let routing = Routing {
@@ -35,8 +35,15 @@ impl Limiter {
                 routes,
                 is_exact: false,
             };
-            routing.covering().is_some()
+            routing.covering().next().is_some()
         })
+    }
+
+    /// True if a gRPC service might run the request, whatever its content type is.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn may_be_call(request: &RequestView<'_>) -> bool {
+        has_form_of_call(request)
     }
 
     /// The policies that cover the messages of a call, the budgets that they spend, and how much of them. A call is refused under

@@ -631,7 +631,7 @@ impl Meters {
             told.refused.reaches(read(&self.refused));
             let is_refused = self.last_refused.load(Ordering::Relaxed);
             told.last_replacement.set(flag(!is_refused));
-            present.backend.figures(&mut |figure, value| {
+            present.backend.admin().figures(&mut |figure, value| {
                 let Some(metric) = metric_of(figure) else {
                     return;
                 };

@@ -24,7 +24,7 @@ use tollgate_core::{
 
 use super::line::{Attempts, give_back};
 use super::plan::{Entries, is_place, waits_for_place};
-use super::settlement::Vacancy;
+use super::settler::Vacancy;
 use super::{Limiter, Plan};
 use crate::policy::{Limit, Rank};
 

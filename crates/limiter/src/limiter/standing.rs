@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 
-use tollgate_core::{Key, Quota, Verdict};
+use tollgate_core::{Call, Key, Quota, Verdict};
 
 use super::event::Transport;
 use super::observer::Observers;
@@ -83,7 +83,7 @@ impl Limiter {
         }
         let asked = plan
             .entries()
-            .with_charges(|charges| self.0.backend.decide(charges));
+            .with_charges(|charges| self.0.backend.decide(Call::of(charges)));
         let decision = asked.await.map_err(CheckError::Unavailable)?;
         let limits = plan.entries().quotas();
         let budgets = limits.zip(decision.verdicts());

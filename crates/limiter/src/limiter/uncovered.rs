@@ -16,7 +16,7 @@ impl Limiter {
     #[must_use]
     pub fn unmet(&self, request: &RequestView<'_>) -> Vec<(Arc<Policy>, Option<Unmet>)> {
         let snapshot = self.snapshot();
-        let path = self.path_forms(request);
+        let path = request.path_forms(self.0.terms.ignores_path_case);
         let policies = snapshot.policies.iter();
         let found = policies.map(|policy| (Arc::clone(policy), unmet_by(policy, &path, request)));
         found.collect()
@@ -29,16 +29,9 @@ impl Limiter {
         if policy.key.later().is_some() {
             return None;
         }
-        let path = self.path_forms(request);
+        let path = request.path_forms(self.0.terms.ignores_path_case);
         let found = policy.key.extract(&request.routed(&routing(policy, &path)));
         found.err()
-    }
-
-    fn path_forms<'a>(&self, request: &RequestView<'a>) -> PathForms<'a> {
-        PathForms::of(
-            request.original_uri().path(),
-            self.0.terms.ignores_path_case,
-        )
     }
 }
 

@@ -134,7 +134,7 @@ impl Watch {
         ignores_case: bool,
     ) {
         let sent = request.original_uri().path();
-        let path = PathForms::of(sent, ignores_case);
+        let path = request.path_forms(ignores_case);
         for position in matcher.covering(&path).as_slice() {
             if let Some(met) = self.met.get(*position) {
                 met.store(true, Ordering::Relaxed);

@@ -40,13 +40,16 @@ struct Leaf {
     covering: Vec<usize>,
 }
 
+/// Policies by their places in the limiter.
+type Positions = SmallVec<[usize; 8]>;
+
 /// The policies that a path belongs to, in their order.
 #[derive(Debug)]
 pub(crate) enum CoveringPolicies<'a> {
     /// As they stand in the router.
     Known(&'a [usize]),
     /// Put together for this path.
-    Joined(SmallVec<[usize; 8]>),
+    Joined(Positions),
 }
 
 impl CoveringPolicies<'_> {
@@ -119,16 +122,29 @@ impl Matcher {
     fn covering_any(&self, path: &PathForms<'_>) -> CoveringPolicies<'_> {
         let finds = |path| self.tiers.iter().filter_map(move |tier| tier.find(path));
         let mut joined = SmallVec::from_slice(&self.unrouted);
-        for leaf in path.iter().flat_map(finds) {
+        for leaf in path.covered().flat_map(finds) {
             joined.extend_from_slice(&leaf.routed);
         }
         // Other forms of a path widen what is covered, and never what is exempt: axum leads them elsewhere.
-        let mut exempt: SmallVec<[usize; 8]> = SmallVec::new();
-        for leaf in finds(path.raw()) {
-            exempt.extend_from_slice(&leaf.exempt);
-        }
+        let exempt = path.raw().map(|(raw, tidied)| self.exempting(raw, tidied));
+        let exempt = exempt.reduce(|one, other| common(one, &other));
+        let exempt = exempt.unwrap_or_default();
         tidy(&mut joined, &exempt);
         CoveringPolicies::Joined(joined)
+    }
+
+    /// The policies that exempt a path. A layer further in may remove slashes, and lead it elsewhere if a parameter took one of them.
+    fn exempting(&self, raw: &str, tidied: &[String]) -> Positions {
+        let leaves = |path| self.tiers.iter().filter_map(move |tier| tier.find(path));
+        let exempt = |path| -> Positions {
+            let exempt = leaves(path).flat_map(|leaf| leaf.exempt.iter().copied());
+            exempt.collect()
+        };
+        if leaves(raw).all(|leaf| leaf.pattern.is_literal()) {
+            return exempt(raw);
+        }
+        let others = tidied.iter().map(|form| exempt(form));
+        others.fold(exempt(raw), |all, other| common(all, &other))
     }
 
     /// The most that policies can weigh together on one path; `weight` is what each weighs.
@@ -142,7 +158,7 @@ impl Matcher {
             sum(&policies)
         };
         let tiers = self.tiers.iter().map(|tier| {
-            // A path with too many slashes is looked for as it is and without them.
+            // A path with another form is looked for in both. Paths of more than two that lead apart are left to the call's own bound.
             let leaves = tier.leaves.iter();
             let untidy = leaves.filter(|leaf| leaf.pattern.covers_untidy_paths());
             let others: Vec<_> = untidy.map(Some).chain([None]).collect();
@@ -155,6 +171,12 @@ impl Matcher {
         let unrouted: usize = sum(&self.unrouted);
         unrouted + tiers.sum::<usize>()
     }
+}
+
+/// The positions that are in both.
+fn common(mut one: Positions, other: &Positions) -> Positions {
+    one.retain(|position| other.contains(position));
+    one
 }
 
 /// Puts the pattern into the first tier that takes it, and says where it is.

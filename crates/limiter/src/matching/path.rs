@@ -10,11 +10,23 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'/').add(b'%');
 /// The path of a request, each character in its one form.
 #[derive(Debug)]
 pub(crate) struct PathForms<'a> {
-    /// Byte for byte as the caller sent it.
-    raw: &'a str,
-    as_sent: Cow<'a, str>,
-    /// Without slashes that are doubled or at the end, if there were any.
-    tidied: Option<String>,
+    /// Byte for byte, as it is here.
+    raw: Cow<'a, str>,
+    canonical: Cow<'a, str>,
+    pub(crate) ignores_case: bool,
+    /// Nearly every path has none.
+    others: Option<Box<OtherForms<'a>>>,
+}
+
+/// The other forms of a path.
+#[derive(Debug)]
+struct OtherForms<'a> {
+    /// As layers and services behind may make it, if it has slashes or dots that they remove.
+    tidied: Vec<String>,
+    /// With a name in place of each empty one, for a parameter that may be empty in front of a last slash.
+    filled: Option<String>,
+    /// The path as the caller sent it, if a layer further out has rewritten it.
+    sent: Option<PathForms<'a>>,
 }
 
 impl<'a> PathForms<'a> {
@@ -22,53 +34,87 @@ impl<'a> PathForms<'a> {
     pub(crate) fn of(path: &'a str, ignore_case: bool) -> Self {
         if is_plain(path, ignore_case) {
             return Self {
-                raw: path,
-                as_sent: Cow::Borrowed(path),
-                tidied: None,
+                raw: Cow::Borrowed(path),
+                canonical: Cow::Borrowed(path),
+                ignores_case: ignore_case,
+                others: None,
             };
         }
-        Self::of_several(path, ignore_case)
+        Self::of_several(Cow::Borrowed(path), None, ignore_case)
+    }
+
+    /// The forms of a path that a layer further out has made of the one that the caller sent.
+    #[cold]
+    pub(crate) fn rewritten(path: Cow<'a, str>, sent: &'a str, ignore_case: bool) -> Self {
+        let sent = Self::of(sent, ignore_case);
+        Self::of_several(path, Some(sent), ignore_case)
     }
 
     #[inline(never)]
-    fn of_several(path: &'a str, ignore_case: bool) -> Self {
-        let as_sent = canonical(path, ignore_case);
-        let untidy = as_sent.len() > 1 && (as_sent.ends_with('/') || as_sent.contains("//"));
+    fn of_several(path: Cow<'a, str>, sent: Option<Self>, ignore_case: bool) -> Self {
+        let canonical = canonical(&path, ignore_case);
+        let (tidied, filled) = (tidied(&canonical), filled(&canonical));
+        let has_others = !tidied.is_empty() || sent.is_some();
         Self {
             raw: path,
-            tidied: untidy.then(|| tidy(&as_sent)),
-            as_sent: Cow::Owned(as_sent),
+            canonical: Cow::Owned(canonical),
+            ignores_case: ignore_case,
+            others: has_others.then(|| {
+                Box::new(OtherForms {
+                    tidied,
+                    filled,
+                    sent,
+                })
+            }),
         }
     }
 
-    /// The path with its slashes as they came, and without those that are too many.
+    /// All forms of the path: as it is here, and then as the caller sent it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
-        [Some(&*self.as_sent), self.tidied.as_deref()]
-            .into_iter()
-            .flatten()
+        let sent = self.sent().into_iter().flat_map(Self::here);
+        self.here().chain(sent)
     }
 
-    /// The path with its slashes as they came.
-    pub(crate) fn as_sent(&self) -> &str {
-        &self.as_sent
+    /// All forms that a pattern may cover. Not all of them tell what stands in for its parameters.
+    pub(crate) fn covered(&self) -> impl Iterator<Item = &str> {
+        let both = [Some(self), self.sent()].into_iter().flatten();
+        let filled = both.filter_map(|forms| forms.others.as_ref()?.filled.as_deref());
+        self.iter().chain(filled)
     }
 
-    /// The path byte for byte, which is what axum routes by.
-    pub(crate) fn raw(&self) -> &'a str {
-        self.raw
+    /// The forms of the path as it is here: as the service behind gets it, and as it may read it.
+    pub(crate) fn here(&self) -> impl Iterator<Item = &str> {
+        let tidied = self.tidied().iter().map(String::as_str);
+        std::iter::once(&*self.canonical).chain(tidied)
     }
 
-    /// True if the caller sent the only form of the path.
+    /// The path byte for byte, which is what axum routes by, and as those behind may read it: as it is here, and as the caller sent it.
+    pub(crate) fn raw(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let all = std::iter::once(self).chain(self.sent());
+        all.map(|forms| (&*forms.raw, forms.tidied()))
+    }
+
+    fn tidied(&self) -> &[String] {
+        self.others.as_ref().map_or(&[], |others| &others.tidied)
+    }
+
+    fn sent(&self) -> Option<&Self> {
+        self.others.as_ref()?.sent.as_ref()
+    }
+
+    /// True if a layer further out has rewritten the path.
+    pub(crate) fn is_rewritten(&self) -> bool {
+        self.sent().is_some()
+    }
+
+    /// True if this is the only form of the path.
     pub(super) fn is_plain(&self) -> bool {
-        matches!(self.as_sent, Cow::Borrowed(_)) && self.tidied.is_none()
+        matches!(self.canonical, Cow::Borrowed(_)) && self.only().is_some()
     }
 
     /// The only form, if there is but one.
     pub(super) fn only(&self) -> Option<&str> {
-        match self.tidied {
-            None => Some(&self.as_sent),
-            Some(_) => None,
-        }
+        self.others.is_none().then_some(&*self.canonical)
     }
 }
 
@@ -78,15 +124,13 @@ fn is_plain(path: &str, ignore_case: bool) -> bool {
     // The last word may overlap the one before it, whose bytes are then read twice.
     let last = match bytes.last_chunk() {
         Some(last) => u64::from_le_bytes(*last),
-        None => bytes
-            .iter()
-            .fold(each(b'a'), |word, byte| word << 8 | u64::from(*byte)),
+        None => (bytes.iter().rev()).fold(each(b'a'), |word, byte| word << 8 | u64::from(*byte)),
     };
-    let mut found = doubtful(last) | slashes(last) & slashes(last) << 8;
+    let mut found = doubtful(last) | ends(last) & slashes(last) << 8;
     let mut before = 0;
     for word in bytes.as_chunks().0 {
         let word = u64::from_le_bytes(*word);
-        found |= doubtful(word) | slashes(word) & (slashes(word) << 8 | before);
+        found |= doubtful(word) | ends(word) & (slashes(word) << 8 | before);
         before = slashes(word) >> 56;
     }
     let ends_with_slash = bytes.len() > 1 && bytes.ends_with(b"/");
@@ -115,6 +159,11 @@ fn slashes(word: u64) -> u64 {
     !(word ^ each(b'/')).wrapping_add(each(0x7f)) & BITS
 }
 
+/// The bytes that make the slash before them doubtful: another one, or a dot. They differ by one bit.
+fn ends(word: u64) -> u64 {
+    slashes(word | each(b'/' ^ b'.'))
+}
+
 /// Every character in one form, slashes as they came.
 pub(super) fn canonical(path: &str, ignore_case: bool) -> String {
     let mut canonical = String::with_capacity(path.len() + 16);
@@ -131,16 +180,38 @@ pub(super) fn canonical(path: &str, ignore_case: bool) -> String {
     canonical
 }
 
-fn tidy(path: &str) -> String {
-    let mut tidy = String::with_capacity(path.len());
-    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-        tidy.push('/');
-        tidy.push_str(segment);
+/// The forms that a path has for others: without slashes at its ends (`NormalizePath` of tower-http), without doubled ones as well, and
+/// with slashes and dots as the names of files have them (`ServeDir`).
+fn tidied(canonical: &str) -> Vec<String> {
+    let trimmed = format!("/{}", canonical.trim_matches('/'));
+    let without = |path: &str, gone: &[&str]| -> String {
+        let kept = path.split('/').filter(|segment| !gone.contains(segment));
+        let tidied: String = kept.flat_map(|segment| ["/", segment]).collect();
+        if tidied.is_empty() {
+            "/".to_owned()
+        } else {
+            tidied
+        }
+    };
+    let merged = without(canonical, &[""]);
+    let named = without(canonical, &["", "."]);
+    let decoded = without(&canonical.replace("%2F", "/"), &["", "."]);
+    let mut forms = Vec::new();
+    for form in [trimmed, merged, named, decoded] {
+        if form != canonical && !forms.contains(&form) {
+            forms.push(form);
+        }
     }
-    if tidy.is_empty() {
-        tidy.push('/');
-    }
-    tidy
+    forms
+}
+
+/// The form in which each empty segment but the last has a name, if there is one: `/orgs//` leads to `/orgs/{id}/` with an empty parameter.
+fn filled(canonical: &str) -> Option<String> {
+    let path = canonical.strip_suffix('/').unwrap_or(canonical);
+    let segments = path.split('/').skip(1);
+    let filled =
+        segments.flat_map(|segment| ["/", if segment.is_empty() { "%00" } else { segment }]);
+    canonical.contains("//").then(|| filled.collect())
 }
 
 #[cfg(test)]
@@ -171,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_is_encoded_to_be_something_else_stays_something_else() {
-        let last = |path| PathForms::of(path, false).iter().last().map(str::to_owned);
+        let first = |path| PathForms::of(path, false).iter().next().map(str::to_owned);
         for (one, other) in [
             ("/a%2Fb", "/a/b"),
             ("/a%252Fb", "/a%2Fb"),
@@ -179,12 +250,12 @@ mod tests {
             ("/a/..", "/"),
             ("/a", "/A"),
         ] {
-            assert_ne!(last(one), last(other), "{one} {other}");
+            assert_ne!(first(one), first(other), "{one} {other}");
         }
-        assert_eq!(last("/a%2fb"), last("/a%2Fb"));
+        assert_eq!(first("/a%2fb"), first("/a%2Fb"));
         // A percent sign that encodes nothing is itself.
-        assert_eq!(last("/100%"), last("/100%25"));
-        assert_eq!(last("/%zz"), last("/%25zz"));
+        assert_eq!(first("/100%"), first("/100%25"));
+        assert_eq!(first("/%zz"), first("/%25zz"));
     }
 
     #[test]
@@ -201,12 +272,33 @@ mod tests {
                     for ignore_case in [false, true] {
                         let is_plain = is_plain(&path, ignore_case);
 
-                        let only = tidy(&canonical(&path, ignore_case)) == path;
-                        assert_eq!(is_plain, only, "{path:?} {ignore_case}");
+                        let canonical = canonical(&path, ignore_case);
+                        let only = canonical == path && tidied(&canonical).is_empty();
+                        // A name may begin with a dot, which is looked at twice.
+                        assert!(only || !is_plain, "{path:?} {ignore_case}");
+                        let is_dotted = path.contains("/.");
+                        assert!(!only || is_plain || is_dotted, "{path:?} {ignore_case}");
                     }
                 }
             }
         }
+    }
+
+    /// Layers that tidy paths keep doubled slashes within them, and services of files know names.
+    #[test]
+    fn each_form_that_another_may_read_is_a_form() {
+        let forms = |path| {
+            PathForms::of(path, false)
+                .iter()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(forms("/a/.b/c..d"), ["/a/.b/c..d"]);
+        assert_eq!(forms("//a//b/"), ["//a//b/", "/a//b", "/a/b"]);
+        assert_eq!(forms("/a/./b"), ["/a/./b", "/a/b"]);
+        assert_eq!(forms("/a//./b"), ["/a//./b", "/a/./b", "/a/b"]);
+        assert_eq!(forms("/a%2fb%2F"), ["/a%2Fb%2F", "/a/b"]);
+        assert_eq!(forms("/%2e/a"), ["/./a", "/a"]);
     }
 
     #[test]

@@ -61,6 +61,12 @@ impl Pattern {
         if path.split('/').any(has_open_brace) {
             return Err("has a slash within braces".into());
         }
+        // The router compares bytes, so a value there could make another character of the percent sign.
+        let prefixes = path.split('/').map(split);
+        let mut prefixes = prefixes.filter_map(|(prefix, param)| param.map(|_| prefix));
+        if prefixes.any(ends_within_a_character) {
+            return Err("has a percent sign in front of a parameter: write %25".into());
+        }
         Ok(Self {
             text: text.into(),
             segments: path.split('/').map(Segment::parse).collect(),
@@ -84,6 +90,11 @@ impl Pattern {
     pub(crate) fn starts_with(&self) -> Option<&str> {
         let first = self.segments.first()?;
         (first.kind == Kind::Static).then_some(&*first.prefix)
+    }
+
+    /// True if it has no parameters.
+    pub(crate) fn is_literal(&self) -> bool {
+        self.params().next().is_none()
     }
 
     /// The names of its parameters.
@@ -142,10 +153,11 @@ impl Pattern {
         route
     }
 
-    /// True if it could cover a path with doubled slashes or a slash at the end.
+    /// True if it could cover a path that has other forms.
     pub(super) fn covers_untidy_paths(&self) -> bool {
+        let is_untidy = |prefix: &str| matches!(prefix, "" | ".") || prefix.contains("%2F");
         let mut segments = self.segments.iter();
-        segments.any(|segment| segment.kind != Kind::Static || segment.prefix.is_empty())
+        segments.any(|segment| segment.kind != Kind::Static || is_untidy(&segment.prefix))
     }
 
     /// True if it covers this form of a path.
@@ -209,6 +221,12 @@ impl Segment {
     }
 }
 
+/// True if the percent sign of an encoded character is there, and one of its digits is not.
+fn ends_within_a_character(prefix: &str) -> bool {
+    let digits = prefix.trim_end_matches(|c: char| c.is_ascii_hexdigit());
+    digits.ends_with('%') && prefix.len() - digits.len() < 2
+}
+
 /// True if a brace is left open or closed. A doubled brace (`{{`) stands for itself.
 fn has_open_brace(segment: &str) -> bool {
     let segment = segment.replace("{{", "").replace("}}", "");
@@ -220,22 +238,34 @@ pub(crate) type Captures<'p> = SmallVec<[&'p str; 1]>;
 
 /// The name's parts of a path, given the pattern that axum says it matched; `None` if the pattern does not cover the path. Then a layer in
 /// between has rewritten that, and no place in it is where the pattern says.
-pub(crate) fn captured<'p>(pattern: &str, path: &'p str, name: &str) -> Option<Captures<'p>> {
+pub(crate) fn captured<'p>(
+    pattern: &str,
+    path: &'p str,
+    ignores_case: bool,
+    name: &str,
+) -> Option<Captures<'p>> {
     let segments = pattern.strip_prefix('/').unwrap_or(pattern).split('/');
     let segments: SmallVec<[Segment; 8]> = segments.map(Segment::parse).collect();
-    covers(&segments, path).then(|| capture(segments.iter().map(Cow::Borrowed), path, name))
+    covers(&segments, path, ignores_case)
+        .then(|| capture(segments.iter().map(Cow::Borrowed), path, name))
 }
 
-/// Says whether a path has these segments, byte by byte as axum compares them.
-fn covers(segments: &[Segment], path: &str) -> bool {
+/// Says whether a path has these segments, byte by byte as axum compares them, or whatever the case of letters.
+fn covers(segments: &[Segment], path: &str, ignores_case: bool) -> bool {
+    let begins = |this: &str, prefix: &str| {
+        let this = this.get(..prefix.len()).unwrap_or_default();
+        this == prefix || ignores_case && this.eq_ignore_ascii_case(prefix)
+    };
     let mut path = path.strip_prefix('/').unwrap_or(path).split('/');
     for segment in segments {
         let fits = match segment.kind {
             Kind::CatchAll => return true,
-            Kind::Static => path.next() == Some(&segment.prefix),
+            Kind::Static => path.next().is_some_and(|this| {
+                this.len() == segment.prefix.len() && begins(this, &segment.prefix)
+            }),
             Kind::Param => path
                 .next()
-                .is_some_and(|this| this.starts_with(&*segment.prefix)),
+                .is_some_and(|this| begins(this, &segment.prefix)),
         };
         if !fits {
             return false;
@@ -324,11 +354,14 @@ mod tests {
             ("/{a/b}", "valid name"),
             ("/search?q={q}", "query"),
             ("/page#top", "fragment"),
+            ("/%{id}", "write %25"),
+            ("/x/%7{*rest}", "write %25"),
         ];
         for (text, reason) in cases {
             let error = Pattern::parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
+        assert!(Pattern::parse("/100%25{a}/%7{{").is_ok());
         assert!(Pattern::parse(&"/{a}".repeat(25)).is_ok());
         assert!(Pattern::parse(&"/{a}".repeat(26)).is_err());
     }
@@ -350,7 +383,7 @@ mod tests {
             assert!(pattern(text).covers(path), "{text} {path}");
             let own = pattern(text).capture(path, name);
             assert_eq!(own.as_slice(), expected, "{text} {path}");
-            let of_axum = captured(text, path, name).expect("covered");
+            let of_axum = captured(text, path, false, name).expect("covered");
             assert_eq!(of_axum.as_slice(), expected, "{text} {path}");
         }
     }
@@ -364,7 +397,7 @@ mod tests {
             ("/user-{id}", "/User-7"),
         ];
         for (text, path) in cases {
-            assert_eq!(captured(text, path, "id"), None, "{text} {path}");
+            assert_eq!(captured(text, path, false, "id"), None, "{text} {path}");
         }
     }
 }

@@ -79,7 +79,7 @@ impl Policy {
     /// let login = Policy::new("login", Quota::per_minute(30))
     ///     .route("/login")
     ///     .ban(Ban::after(5, Duration::from_secs(600)).lasting(Duration::from_secs(900)))
-    ///     .strike_if(|response| response.status() == 401);
+    ///     .strike_if(|response| response.status().is_client_error());
     /// ```
     ///
     /// The last one on a policy counts. It may stand before the ban or behind it. The limiter is not built without one.

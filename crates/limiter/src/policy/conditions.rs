@@ -8,7 +8,7 @@ use http::Method;
 use super::Policy;
 use super::host::{HostPattern, is_any_host};
 use crate::client::NetworkList;
-use crate::key::{KeyExtractor, KeyList, Source};
+use crate::key::{KeyExtractor, KeyList, ReadList, Source};
 use crate::literal::literal;
 use crate::matching::{Pattern, Patterns};
 use crate::{ConfigError, RequestView};
@@ -260,10 +260,10 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn exempt_by(self, what: impl KeyExtractor, list: impl Into<KeyList>) -> Self {
-        let list = list.into();
+        let (list, shape) = (ReadList::of(list.into()), what.shape());
         let has = move |request: &RequestView<'_>| {
             let found = what.extract(request);
-            found.is_ok_and(|found| list.contains(&found))
+            found.is_ok_and(|found| list.contains(&shape, &found))
         };
         self.when(move |request| match request.routing() {
             // Other forms of a path widen what is covered, and never what is exempt.
@@ -312,15 +312,8 @@ impl Policy {
         let Some(conditions) = &self.conditions else {
             return Ok(());
         };
-        if let Some(grpc) = conditions.grpc.first()
-            && !(conditions.methods.is_empty() && conditions.exempt_methods.is_empty())
-        {
-            return Err(ConfigError::GrpcMethod {
-                policy: self.name.to_string(),
-                method: grpc.as_str().chars().take(128).collect(),
-                reason: "runs whatever the HTTP method of a call is, so that `.method(..)` and `.exempt_method(..)` would leave ways \
-                         around the policy; leave them out, or give them to a policy of its own",
-            });
+        if let Some(grpc) = conditions.grpc.first() {
+            self.check_methods(grpc.as_str())?;
         }
         match conditions.contradiction() {
             None => Ok(()),
@@ -329,6 +322,20 @@ impl Policy {
                 reason,
             }),
         }
+    }
+
+    /// Refuses conditions on the method of HTTP: a gRPC server runs this method of its own for all of them.
+    #[doc(hidden)]
+    pub fn check_methods(&self, grpc: &str) -> Result<(), ConfigError> {
+        if !self.has_methods() {
+            return Ok(());
+        }
+        Err(ConfigError::GrpcMethod {
+            policy: self.name.to_string(),
+            method: grpc.chars().take(128).collect(),
+            reason: "runs whatever the HTTP method of a call is, so that `.method(..)` and `.exempt_method(..)` would leave ways \
+                     around the policy; leave them out, or give them to a policy of its own",
+        })
     }
 
     /// Refuses a key that finds no identity in any request.
@@ -380,6 +387,13 @@ impl Policy {
         })
     }
 
+    /// True if it reads the method of the request.
+    pub(crate) fn has_methods(&self) -> bool {
+        self.conditions.as_ref().is_some_and(|conditions| {
+            !(conditions.methods.is_empty() && conditions.exempt_methods.is_empty())
+        })
+    }
+
     /// True if it asks closures.
     pub(crate) fn has_closures(&self) -> bool {
         let conditions = self.conditions.as_ref();
@@ -400,6 +414,7 @@ impl Policy {
 
     /// Makes the patterns of covered paths ignore case.
     pub(crate) fn ignore_path_case(&mut self) {
+        self.shape.ignore_path_case();
         if self.conditions.is_some() {
             for pattern in &mut self.conditions_mut().routes {
                 pattern.ignore_case();

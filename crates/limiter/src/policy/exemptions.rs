@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, Method};
 use super::Policy;
 use super::grpc::is_name;
 use crate::RequestView;
-use crate::matching::{PathForms, Pattern};
+use crate::matching::Pattern;
 
 /// The requests that cost nothing under a policy, by their kind and not by their path.
 #[derive(Clone, Debug, Default)]
@@ -120,15 +120,20 @@ impl Exemptions {
 
     /// True if a gRPC service might have a method of this path, also within a nest.
     fn may_be_grpc(&self, request: &RequestView<'_>) -> bool {
-        let path = PathForms::of(request.original_uri().path(), false);
         let is_named = |form| {
             let mut named = self.grpc.iter().flat_map(|grpc| grpc.iter());
             named.any(|pattern| pattern.covers(form))
         };
-        path.iter().any(|form| has_grpc_form(form) || is_named(form))
-            // So tonic mounts a service.
-            || request.matched_path().is_some_and(|route| route.ends_with("/{*rest}"))
+        has_form_of_call(request) || request.path_forms(false).iter().any(is_named)
     }
+}
+
+/// True if the path looks like that of a gRPC method, or if axum matched it as tonic mounts a service.
+pub(crate) fn has_form_of_call(request: &RequestView<'_>) -> bool {
+    request.path_forms(false).iter().any(has_grpc_form)
+        || request
+            .matched_path()
+            .is_some_and(|route| route.ends_with("/{*rest}"))
 }
 
 /// True if the request has everything that a browser sends, and nothing else.

@@ -77,6 +77,9 @@ impl Policy {
         if self.has_targets() {
             return Some("has a route or host, and an interceptor does not see what is called");
         }
+        if self.has_methods() {
+            return Some("has a condition on the HTTP method, and an interceptor does not see it");
+        }
         if self.has_closures() {
             return Some(
                 "has a condition of its own, and an interceptor does not show it the call",

@@ -42,6 +42,13 @@ pub(super) fn is_any_host(request: &RequestView<'_>, is_it: impl Fn(&str) -> boo
 /// True if `is_it` holds for a part of this text that could be a host. Readers differ about the characters around it.
 fn has_any_host(said: &[u8], is_it: impl Fn(&str) -> bool) -> bool {
     let mut said: Vec<u8> = percent_decode(said).collect();
+    // Readers of URLs make other names of such characters, so that it may be any host.
+    if said
+        .iter()
+        .any(|byte| !byte.is_ascii() || byte.is_ascii_control())
+    {
+        return true;
+    }
     // One that quotes a character within quotes.
     said.retain(|byte| *byte != b'\\');
     said.make_ascii_lowercase();

@@ -391,7 +391,7 @@ mod tests {
             ),
             ("10/h 5/s", "; did you mean \"10/h; 5/s\""),
             ("10/", "; did you mean \"10/s\""),
-            ("10/1.5h", "; did you mean \"10/90min\""),
+            ("10/1.5h", "90min for 1.5h, found \"1.5\""),
             (
                 "Unlimited",
                 "; to limit no request, leave the policy out; for an unlimited tier use `Tiers::unlimited`, in a configuration \

@@ -127,10 +127,10 @@ impl Policy {
     pub(super) fn listed_keys(&self) -> (Vec<Key>, Vec<(Key, Block)>) {
         let (mut exempt, mut blocked) = (Vec::new(), Vec::new());
         for list in self.lists.iter().flat_map(|lists| &lists.exempt) {
-            exempt.extend(list.list.keys());
+            exempt.extend(list.keys(&self.shape));
         }
         for (list, how) in self.lists.iter().flat_map(|lists| &lists.blocked) {
-            blocked.extend(list.list.keys().into_iter().map(|key| (key, *how)));
+            blocked.extend(list.keys(&self.shape).into_iter().map(|key| (key, *how)));
         }
         (exempt, blocked)
     }

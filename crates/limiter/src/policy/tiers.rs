@@ -95,9 +95,7 @@ impl Tiers {
     pub fn by_key<K: Into<Key>, T: Into<String>>(tiers: impl IntoIterator<Item = (K, T)>) -> Self {
         let tiers = tiers.into_iter();
         Self::of(Source::Map(
-            tiers
-                .map(|(key, tier)| (key.into().compact(), tier.into()))
-                .collect(),
+            tiers.map(|(key, tier)| (key.into(), tier.into())).collect(),
         ))
     }
 
@@ -393,15 +391,7 @@ impl Policy {
 pub(super) fn log_entries(limits: &[Limit]) -> usize {
     let entries = |limit: &Limit| match limit.quota.unit() {
         Unit::SlidingLog { .. } => usize::try_from(limit.quota.capacity()).unwrap_or(usize::MAX),
-        Unit::Gcra
-        | Unit::FixedWindow { .. }
-        | Unit::SlidingWindow { .. }
-        | Unit::RollingWindow { .. }
-        | Unit::IntervalRefill { .. }
-        | Unit::Calendar(_)
-        | Unit::Held
-        | Unit::Ban
-        | Unit::Once => 0,
+        _ => 0,
     };
     limits.iter().map(entries).fold(0, usize::saturating_add)
 }

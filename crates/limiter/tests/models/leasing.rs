@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use loom::thread;
 use tollgate_core::{
-    Backend, Charge, Decision, Key, KeyHashing, Lease, ManualClock, Mode, Quota, Scope, Timestamp,
+    Backend, Call, Charge, Decision, ImmediateBackend, Key, KeyHashing, Lease, ManualClock, Mode,
+    Quota, Scope, Timestamp,
 };
 use tollgate_memory::MemoryBackend;
 
@@ -63,7 +64,9 @@ impl Process {
 
     fn decided(&self, cost: u64, at_least: u64) -> Decision {
         let charge = self.charge(cost);
-        self.server.decide_up_to_now(&[charge], at_least).unwrap()
+        self.server
+            .decide_now(Call::of(&[charge]).at_least(at_least))
+            .unwrap()
     }
 
     /// A question that has been answered by the server, and not yet heard of.
@@ -91,7 +94,10 @@ impl Process {
             mode: Mode::Probe,
             ..self.charge(1)
         };
-        let decision = self.server.decide_up_to_now(&[probe], 0).unwrap();
+        let decision = self
+            .server
+            .decide_now(Call::of(&[probe]).at_least(0))
+            .unwrap();
         decision.verdicts()[0].remaining()
     }
 }
@@ -124,7 +130,7 @@ fn a_block_from_before_a_reset_is_not_given_back() {
         })];
         let charge = process.charge(10);
         process.pool.shelves.forget(charge.scope, charge.key);
-        drop(process.server.reset(charge.scope, charge.key));
+        drop(process.server.admin().reset(charge.scope, charge.key));
         assert!(process.decided(10, 10).is_admitted());
         end(threads);
         assert_eq!(process.left(), ALL - 10);

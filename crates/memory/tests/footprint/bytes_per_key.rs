@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::ALLOCATOR;
 use crate::common::{every_algorithm, one};
 use stats_alloc::Region;
-use tollgate_core::{Concurrent, ImmediateBackend, Key, ManualClock, Quota, Scope};
+use tollgate_core::{Call, Concurrent, ImmediateBackend, Key, ManualClock, Quota, Scope};
 use tollgate_memory::MemoryBackend;
 
 /// The most bytes that a live key may take beside its own.
@@ -44,7 +44,11 @@ fn worst_bytes_per_key(quota: Quota, length: usize) -> f64 {
     for number in 0..1_000_000_u32 {
         name[..4].copy_from_slice(&number.to_le_bytes());
         let key = Key::bytes(&name);
-        assert!(backend.decide_now(&[one(scope, &quota, &key)]).is_ok());
+        assert!(
+            backend
+                .decide_now(Call::of(&[one(scope, &quota, &key)]))
+                .is_ok()
+        );
         keys += 1;
         if number >= 100_000 {
             let change = region.change();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::ALLOCATOR;
 use crate::common::one;
 use stats_alloc::Region;
-use tollgate_core::{ImmediateBackend, Key, Quota, Scope};
+use tollgate_core::{Call, ImmediateBackend, Key, Quota, Scope};
 use tollgate_memory::MemoryBackend;
 
 #[test]
@@ -27,7 +27,7 @@ fn pitfall_a_flood_of_ten_million_keys_takes_bounded_memory_and_bounded_work() {
     let mut before = started_at;
     for address in 0..10_000_000_u32 {
         let key = Key::from(Ipv4Addr::from(address.wrapping_mul(0x9e37_79b1)));
-        let decision = backend.decide_now(&[one(scope, &quota, &key)]);
+        let decision = backend.decide_now(Call::of(&[one(scope, &quota, &key)]));
         assert!(decision.is_ok_and(|decision| decision.is_admitted()));
         let now = Instant::now();
         longest = longest.max(now - before);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{every_algorithm, one};
 use allocation_counter::measure;
-use tollgate_core::{Backend, Charge, Concurrent, ImmediateBackend, Key, Quota, Scope};
+use tollgate_core::{Backend, Call, Charge, Concurrent, ImmediateBackend, Key, Quota, Scope};
 use tollgate_memory::MemoryBackend;
 
 #[test]
@@ -16,13 +16,13 @@ fn quotas_are_decided_without_an_allocation() {
     let scope = |quota: &Quota| Scope::of("allocations", 0, quota);
     for quota in [gcra, fixed, sliding] {
         let charges = [0, 1].map(|key| one(scope(&quota), &quota, &keys[key]));
-        drop(backend.decide(&charges).try_now());
+        drop(backend.decide(Call::of(&charges)).try_now());
 
         // when they come again, alone and together
         let allocated = measure(|| {
             for _ in 0..100 {
-                assert!(backend.decide(&charges[..1]).try_now().is_ok());
-                assert!(backend.decide(&charges).try_now().is_ok());
+                assert!(backend.decide(Call::of(&charges[..1])).try_now().is_ok());
+                assert!(backend.decide(Call::of(&charges)).try_now().is_ok());
             }
         });
 
@@ -44,11 +44,15 @@ fn places_are_taken_and_given_back_without_an_allocation() {
             ..charges[0]
         }];
         let mut turn = |charges: &[Charge<'_>]| {
-            let decision = backend.decide_now(charges).unwrap();
+            let decision = backend.decide_now(Call::of(charges)).unwrap();
             held.extend(decision.receipts(charges));
-            assert!(backend.decide_now(&heavy).is_ok_and(|it| !it.is_admitted()));
+            assert!(
+                backend
+                    .decide_now(Call::of(&heavy))
+                    .is_ok_and(|it| !it.is_admitted())
+            );
             for receipt in held.drain(..) {
-                backend.credit(receipt, 2);
+                backend.refund(receipt, 2);
             }
         };
         turn(&charges);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::common::{every_algorithm, one};
 use tollgate_core::{
-    Algorithm, Backend, BackendError, Ban, Charge, Decision, FailureKind, ImmediateBackend, Key,
-    MAX_CHARGES, ManualClock, Mode, Once, Quota, Receipt, Scope, Timestamp, Verdict,
+    Algorithm, Backend, BackendError, Ban, Call, Charge, Decision, FailureKind, ImmediateBackend,
+    Key, MAX_CHARGES, ManualClock, Mode, Once, Quota, Receipt, Scope, Timestamp, Verdict,
 };
 use tollgate_memory::MemoryBackend;
 
@@ -36,8 +36,8 @@ fn what_takes_nothing_is_not_remembered() {
             mode,
             ..charge
         };
-        backend.decide_now(&[charge]).unwrap();
-        backend.decide_now(&[charge, charge]).unwrap();
+        backend.decide_now(Call::of(&[charge])).unwrap();
+        backend.decide_now(Call::of(&[charge, charge])).unwrap();
     }
 
     // then
@@ -52,10 +52,10 @@ fn a_denied_call_remembers_none_of_its_keys() {
     let scope = Scope::of("denied-call", 0, &quota);
     let keys: Vec<Key> = (0..10_u32).map(Key::from).collect();
     let charges: Vec<_> = keys.iter().map(|key| one(scope, &quota, key)).collect();
-    backend.decide_now(&charges[9..]).unwrap();
+    backend.decide_now(Call::of(&charges[9..])).unwrap();
 
     // when
-    let decision = backend.decide_now(&charges).unwrap();
+    let decision = backend.decide_now(Call::of(&charges)).unwrap();
 
     // then
     assert!(!decision.is_admitted());
@@ -69,10 +69,12 @@ fn too_many_charges_are_an_invalid_call() {
     let key = Key::from("alice");
     let charge = one(Scope::of("too-many", 0, &quota), &quota, &key);
 
-    let error = backend.decide_now(&[charge; MAX_CHARGES + 1]).unwrap_err();
+    let error = backend
+        .decide_now(Call::of(&[charge; MAX_CHARGES + 1]))
+        .unwrap_err();
 
     assert_eq!(error.kind(), FailureKind::InvalidCall);
-    assert!(backend.decide_now(&[charge; MAX_CHARGES]).is_ok());
+    assert!(backend.decide_now(Call::of(&[charge; MAX_CHARGES])).is_ok());
 }
 
 #[test]
@@ -106,16 +108,16 @@ fn calls_for_known_keys_find_out_which_others_are_full_again() {
     let key = Key::from("in debt for a minute");
     let charge = one(scope, &quota, &key);
     backend
-        .decide_now(&[Charge {
+        .decide_now(Call::of(&[Charge {
             cost: 600,
             ..charge
-        }])
+        }]))
         .unwrap();
     clock.advance(Duration::from_secs(10));
 
     // when no new key comes, so that of three shards only this key's moves its hand
     for _ in 0..5000 {
-        backend.decide_now(&[charge]).unwrap();
+        backend.decide_now(Call::of(&[charge])).unwrap();
     }
 
     // then
@@ -152,7 +154,7 @@ fn a_caller_who_was_denied_survives_a_flood_of_identities_that_come_once() {
             .collect();
         for key in &denied {
             while backend
-                .decide_now(&[one(scope, &quota, key)])
+                .decide_now(Call::of(&[one(scope, &quota, key)]))
                 .unwrap()
                 .is_admitted()
             {}
@@ -166,7 +168,9 @@ fn a_caller_who_was_denied_survives_a_flood_of_identities_that_come_once() {
         let still_denied = denied
             .iter()
             .filter(|key| {
-                let decision = backend.decide_now(&[one(scope, &quota, key)]).unwrap();
+                let decision = backend
+                    .decide_now(Call::of(&[one(scope, &quota, key)]))
+                    .unwrap();
                 !decision.is_admitted()
             })
             .count();
@@ -193,9 +197,9 @@ fn a_caller_who_was_denied_survives_a_flood_of_identities_whose_charges_are_sett
             cost: 10,
             ..one(scope, &quota, &key)
         };
-        let decision = backend.decide_now(&[charge]).unwrap();
+        let decision = backend.decide_now(Call::of(&[charge])).unwrap();
         let mut receipt = decision.receipts(&[charge]).next().unwrap();
-        backend.credit(receipt.split_off(1), 1);
+        backend.refund(receipt.split_off(1), 1);
         backend.debit(&receipt, 1);
     }
 
@@ -223,7 +227,7 @@ fn strikes_of_responses_outlive_a_flood_of_callers_that_fail_once() {
             mode: Mode::Probe,
             ..one(scope, &ban, key)
         };
-        backend.decide_now(&[gate]).unwrap().verdicts()[0].is_denied()
+        backend.decide_now(Call::of(&[gate])).unwrap().verdicts()[0].is_denied()
     };
     let guessing: Vec<Key> = (0..100_u32)
         .map(|n| Key::from(format!("guessing-{n}")))
@@ -237,7 +241,9 @@ fn strikes_of_responses_outlive_a_flood_of_callers_that_fail_once() {
 }
 
 fn ask(backend: &MemoryBackend, scope: Scope, quota: &Quota, key: &Key) -> Decision {
-    backend.decide_now(&[one(scope, quota, key)]).unwrap()
+    backend
+        .decide_now(Call::of(&[one(scope, quota, key)]))
+        .unwrap()
 }
 
 /// A quota of one an hour, and a ban of an hour after two strikes.
@@ -255,7 +261,7 @@ fn ask_guarded(backend: &MemoryBackend, policy: &str, key: &Key) -> Result<Decis
         cost: 0,
         ..one(Scope::of(policy, 0, &ban), &ban, key)
     };
-    backend.decide_now(&[budget, gate])
+    backend.decide_now(Call::of(&[budget, gate]))
 }
 
 fn is_banned(backend: &MemoryBackend, policy: &str, key: &Key) -> bool {
@@ -265,7 +271,7 @@ fn is_banned(backend: &MemoryBackend, policy: &str, key: &Key) -> bool {
         mode: Mode::Probe,
         ..one(Scope::of(policy, 0, &ban), &ban, key)
     };
-    let decision = backend.decide_now(&[gate]);
+    let decision = backend.decide_now(Call::of(&[gate]));
     decision.is_ok_and(|decision| decision.verdicts()[0].retry_after().is_some())
 }
 
@@ -290,7 +296,7 @@ fn a_ban_without_a_knock_outlives_every_flood_of_other_keys() {
         mode: Mode::Shadow,
         ..one(Scope::of("flooded", 0, &imposed), &imposed, &by_hand[0])
     };
-    backend.decide_now(&[order]).unwrap();
+    backend.decide_now(Call::of(&[order])).unwrap();
 
     // when keys that last longer come again and again, a hundred times as many as there is room for
     let quota = Quota::per_day(1);
@@ -298,7 +304,9 @@ fn a_ban_without_a_knock_outlives_every_flood_of_other_keys() {
     for number in 0..200_000_u64 {
         let key = Key::from(number);
         for _ in 0..2 {
-            backend.decide_now(&[one(scope, &quota, &key)]).unwrap();
+            backend
+                .decide_now(Call::of(&[one(scope, &quota, &key)]))
+                .unwrap();
         }
     }
 
@@ -355,7 +363,7 @@ fn if_all_are_banned_the_ban_goes_that_would_end_first_and_the_backend_goes_on()
         };
 
         // when another one comes
-        backend.decide_now(&[order]).unwrap();
+        backend.decide_now(Call::of(&[order])).unwrap();
 
         // then it is banned
         assert!(is_banned(&backend, "all-banned", &key), "{number}");
@@ -382,14 +390,16 @@ fn who_is_deepest_in_debt_stays_longest() {
     let key = Key::from("alice");
     let charge = one(scope, &quota, &key);
     backend
-        .decide_now(&[Charge { cost: 90, ..charge }])
+        .decide_now(Call::of(&[Charge { cost: 90, ..charge }]))
         .unwrap();
 
     // when
     spend_once(&backend, scope, &quota, 0..50_000);
 
     // then
-    let peek = backend.decide_now(&[Charge { cost: 0, ..charge }]).unwrap();
+    let peek = backend
+        .decide_now(Call::of(&[Charge { cost: 0, ..charge }]))
+        .unwrap();
     assert_eq!(peek.verdicts()[0].remaining(), 10);
 }
 
@@ -403,7 +413,7 @@ fn a_call_whose_keys_evict_each_other_is_still_all_or_nothing() {
     let charges: Vec<_> = keys.iter().map(|key| one(scope, &quota, key)).collect();
 
     // when
-    let decision = backend.decide_now(&charges).unwrap();
+    let decision = backend.decide_now(Call::of(&charges)).unwrap();
 
     // then
     assert!(decision.is_admitted());
@@ -419,7 +429,7 @@ fn a_call_whose_keys_evict_each_other_is_still_all_or_nothing() {
 /// The line of a key: one that has passed, and so many that wait.
 fn line_up(backend: &MemoryBackend, scope: Scope, quota: &Quota, key: &Key, waiting: u64) {
     for turn in 0..=waiting {
-        let decision = backend.decide_now(&[one(scope, quota, key)]).ok();
+        let decision = backend.decide_now(Call::of(&[one(scope, quota, key)])).ok();
         let wait = decision.map(|decision| decision.wait());
         assert_eq!(wait, Some(Duration::from_secs(turn)));
     }
@@ -444,7 +454,9 @@ fn a_flood_of_identities_that_come_once_evicts_no_key_in_whose_line_requests_wai
     // then
     assert!(backend.stats().evicted > 40_000);
     for key in &keys {
-        let decision = backend.decide_now(&[one(lines, &waits, key)]).unwrap();
+        let decision = backend
+            .decide_now(Call::of(&[one(lines, &waits, key)]))
+            .unwrap();
         assert_eq!(decision.wait(), Duration::from_secs(3));
     }
 }
@@ -457,7 +469,9 @@ fn a_key_that_is_evicted_while_requests_wait_starts_from_a_full_budget_and_an_em
     let scope = Scope::of("evicted-line", 0, &waits);
     let [first, second] = ["first", "second"].map(Key::from);
     line_up(&backend, scope, &waits, &first, 5);
-    let full = backend.decide_now(&[one(scope, &waits, &first)]).unwrap();
+    let full = backend
+        .decide_now(Call::of(&[one(scope, &waits, &first)]))
+        .unwrap();
     assert!(!full.is_admitted());
 
     // when
@@ -466,7 +480,9 @@ fn a_key_that_is_evicted_while_requests_wait_starts_from_a_full_budget_and_an_em
     // then a burst and a line pass once more, and no others
     assert_eq!(backend.stats().evicted, 1);
     line_up(&backend, scope, &waits, &first, 5);
-    let full = backend.decide_now(&[one(scope, &waits, &first)]).unwrap();
+    let full = backend
+        .decide_now(Call::of(&[one(scope, &waits, &first)]))
+        .unwrap();
     assert!(!full.is_admitted());
 }
 
@@ -487,7 +503,7 @@ fn keys_of_changing_length_come_and_go_without_being_mixed_up() {
 
         // then it is new, and the second time it is known
         for left in [999, 998] {
-            let decision = backend.decide_now(&[charge]).unwrap();
+            let decision = backend.decide_now(Call::of(&[charge])).unwrap();
             assert_eq!(decision.verdicts()[0].remaining(), left, "{n}");
         }
     }
@@ -506,7 +522,7 @@ fn long_keys_stay_themselves_when_they_are_moved_together() {
         cost: 9000,
         ..charge
     };
-    backend.decide_now(&[dear]).unwrap();
+    backend.decide_now(Call::of(&[dear])).unwrap();
 
     for length in [10, 120, 20, 90, 30, 127] {
         // when they crowd out the keys before them
@@ -518,12 +534,14 @@ fn long_keys_stay_themselves_when_they_are_moved_together() {
 
             // then each is new, and the second time it is known
             for left in [9999, 9998] {
-                let decision = backend.decide_now(&[one(scope, &quota, &key)]).unwrap();
+                let decision = backend
+                    .decide_now(Call::of(&[one(scope, &quota, &key)]))
+                    .unwrap();
                 assert_eq!(decision.verdicts()[0].remaining(), left, "{length}: {n}");
             }
         }
     }
-    let left = backend.decide_now(&[charge]).unwrap().verdicts()[0].remaining();
+    let left = backend.decide_now(Call::of(&[charge])).unwrap().verdicts()[0].remaining();
     assert_eq!(left, 10_000 - 9000 + 600 - 1);
     assert_eq!(backend.stats().evicted, 0);
 }
@@ -541,7 +559,9 @@ fn a_scope_is_told_apart_however_many_there_are() {
     for left in [9, 8] {
         for scope in &scopes {
             // when
-            let decision = backend.decide_now(&[one(*scope, &quota, &key)]).unwrap();
+            let decision = backend
+                .decide_now(Call::of(&[one(*scope, &quota, &key)]))
+                .unwrap();
 
             // then
             assert_eq!(decision.verdicts()[0].remaining(), left, "{scope:?}");
@@ -557,7 +577,7 @@ fn debug_output_tells_no_identity() {
     let quota = Quota::per_hour(5);
     let scope = Scope::of("debug", 0, &quota);
     let decision: Decision = backend
-        .decide_now(&[one(scope, &quota, &Key::from("secret"))])
+        .decide_now(Call::of(&[one(scope, &quota, &Key::from("secret"))]))
         .unwrap();
     assert!(decision.is_admitted());
 
@@ -585,7 +605,11 @@ fn a_backend_is_shared_between_threads_and_behind_its_trait() {
 fn spend_once(backend: &MemoryBackend, scope: Scope, quota: &Quota, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let key = Key::from(number);
-        assert!(backend.decide_now(&[one(scope, quota, &key)]).is_ok());
+        assert!(
+            backend
+                .decide_now(Call::of(&[one(scope, quota, &key)]))
+                .is_ok()
+        );
     }
 }
 
@@ -608,12 +632,17 @@ fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
         };
         let spent_at = START + PERIOD - 1;
         clock.set(Timestamp::from_micros(spent_at));
-        assert!(backend.decide_now(&[charge]).unwrap().is_admitted());
+        assert!(
+            backend
+                .decide_now(Call::of(&[charge]))
+                .unwrap()
+                .is_admitted()
+        );
         let probe = Charge {
             mode: Mode::Probe,
             ..charge
         };
-        let decision = backend.decide_now(&[probe]).unwrap();
+        let decision = backend.decide_now(Call::of(&[probe])).unwrap();
         let counts_for = decision.verdicts()[0].reset_after();
         let over = Timestamp::from_micros(spent_at).saturating_add(counts_for);
         let over = over.as_micros();
@@ -627,7 +656,7 @@ fn no_window_admits_more_than_its_limit_to_a_clock_less_than_a_period_behind() {
             clock.set(Timestamp::from_micros(over - back));
 
             // then nothing more passes
-            let again = backend.decide_now(&[charge]).unwrap();
+            let again = backend.decide_now(Call::of(&[charge])).unwrap();
             assert!(!again.is_admitted(), "{quota}, {back} back");
         }
     }
@@ -642,7 +671,7 @@ fn ids_count_among_the_keys_and_are_bounded_with_them() {
     let order = |id: u32| {
         let id = Key::from(id);
         let charges = [one(scope, &quota, &alice), one(ids, &once, &id)];
-        let decision = backend.decide_now(&charges).unwrap();
+        let decision = backend.decide_now(Call::of(&charges)).unwrap();
         assert!(decision.is_admitted());
         decision.verdicts()[0].taken()
     };

@@ -5,7 +5,7 @@ use std::thread;
 
 use crate::common::one;
 use tollgate_core::{
-    Backend, Concurrent, FailureKind, ImmediateBackend, Key, Quota, Receipt, Scope,
+    Backend, Call, Concurrent, FailureKind, ImmediateBackend, Key, Quota, Receipt, Scope,
 };
 use tollgate_memory::MemoryBackend;
 
@@ -18,7 +18,7 @@ fn two() -> (Scope, Quota) {
 fn take(backend: &MemoryBackend, key: &Key) -> Option<Receipt> {
     let (scope, quota) = two();
     let charges = [one(scope, &quota, key)];
-    let decision = backend.decide_now(&charges).unwrap();
+    let decision = backend.decide_now(Call::of(&charges)).unwrap();
     decision.receipts(&charges).next()
 }
 
@@ -26,7 +26,7 @@ fn spend(backend: &MemoryBackend, keys: std::ops::Range<u32>) {
     let quota = Quota::per_hour(5);
     let scope = Scope::of("spent", 0, &quota);
     for key in keys.map(Key::from) {
-        let _failed = backend.decide_now(&[one(scope, &quota, &key)]);
+        let _failed = backend.decide_now(Call::of(&[one(scope, &quota, &key)]));
     }
 }
 
@@ -45,7 +45,7 @@ fn threads_never_hold_more_than_the_limit_together() {
                         most.fetch_max(now, Ordering::SeqCst);
                         taken.fetch_add(1, Ordering::SeqCst);
                         held.fetch_sub(1, Ordering::SeqCst);
-                        backend.credit(receipt, 1);
+                        backend.refund(receipt, 1);
                     }
                 }
             });
@@ -73,15 +73,17 @@ fn a_flood_of_identities_evicts_no_key_of_which_something_is_held() {
     for key in &keys {
         let second = take(&backend, key);
         assert!(second.is_some() && take(&backend, key).is_none(), "{key:?}");
-        backend.credit(second.unwrap(), 1);
+        backend.refund(second.unwrap(), 1);
     }
     // A place that is given back makes room like any other key.
     for receipt in receipts {
-        backend.credit(receipt, 1);
+        backend.refund(receipt, 1);
     }
     let (scope, quota) = two();
     for key in &keys {
-        let free = backend.decide_now(&[one(scope, &quota, key)]).unwrap();
+        let free = backend
+            .decide_now(Call::of(&[one(scope, &quota, key)]))
+            .unwrap();
         assert_eq!(free.verdicts()[0].remaining(), 1);
     }
 }
@@ -94,7 +96,7 @@ fn if_something_is_held_of_half_of_the_keys_a_further_one_fails_and_takes_nothin
     let mut failed = Vec::new();
     for key in (0..5_000_u32).map(Key::from) {
         let charges = [one(scope, &quota, &key)];
-        match backend.decide_now(&charges) {
+        match backend.decide_now(Call::of(&charges)) {
             Ok(decision) => receipts.extend(decision.receipts(&charges)),
             Err(error) => {
                 assert_eq!(error.kind(), FailureKind::Full);
@@ -108,14 +110,14 @@ fn if_something_is_held_of_half_of_the_keys_a_further_one_fails_and_takes_nothin
     let known = receipts[0].key().clone();
     for failing in &failed[..100] {
         let charges = [one(scope, &quota, &known), one(scope, &quota, failing)];
-        assert!(backend.decide_now(&charges).is_err());
+        assert!(backend.decide_now(Call::of(&charges)).is_err());
     }
     let second = take(&backend, &known);
     assert!(second.is_some() && take(&backend, &known).is_none());
 
     // As soon as something is given back there is room.
     for receipt in receipts {
-        backend.credit(receipt, 1);
+        backend.refund(receipt, 1);
     }
     assert!(
         failed[..100]

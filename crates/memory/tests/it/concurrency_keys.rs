@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::one;
 use tollgate_core::{
-    Backend, Charge, Concurrent, Decision, FailureKind, ImmediateBackend, Key, ManualClock, Mode,
-    Quota, Receipt, Scope, Timestamp,
+    Backend, Call, Charge, Concurrent, Decision, FailureKind, ImmediateBackend, Key, ManualClock,
+    Mode, Quota, Receipt, Scope, Timestamp,
 };
 use tollgate_memory::MemoryBackend;
 
@@ -28,7 +28,7 @@ fn taken(charges: &[Charge<'_>], decision: &Decision) -> Vec<Receipt> {
 
 fn remaining(backend: &MemoryBackend, charge: Charge<'_>) -> u64 {
     let peek = Charge { cost: 0, ..charge };
-    backend.decide_now(&[peek]).unwrap().verdicts()[0].remaining()
+    backend.decide_now(Call::of(&[peek])).unwrap().verdicts()[0].remaining()
 }
 
 #[test]
@@ -41,14 +41,22 @@ fn a_flood_of_keys_forgets_nothing_that_is_held() {
         .map(|n| Key::from(format!("held-{n}")))
         .collect();
     for key in &keys {
-        assert!(backend.decide_now(&[one(held_scope, &held, key)]).is_ok());
+        assert!(
+            backend
+                .decide_now(Call::of(&[one(held_scope, &held, key)]))
+                .is_ok()
+        );
     }
 
     // when keys come for years, that are seen once and twice
     for number in 0..50_000_u64 {
         let key = Key::from(number);
         for _ in 0..=number % 2 {
-            assert!(backend.decide_now(&[one(scope, &quota, &key)]).is_ok());
+            assert!(
+                backend
+                    .decide_now(Call::of(&[one(scope, &quota, &key)]))
+                    .is_ok()
+            );
         }
         clock.advance(Duration::from_secs(3_600));
     }
@@ -69,7 +77,11 @@ fn a_flood_of_keys_forgets_nothing_that_is_held() {
 fn spend_once(backend: &MemoryBackend, scope: Scope, quota: &Quota, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let key = Key::from(number);
-        assert!(backend.decide_now(&[one(scope, quota, &key)]).is_ok());
+        assert!(
+            backend
+                .decide_now(Call::of(&[one(scope, quota, &key)]))
+                .is_ok()
+        );
     }
 }
 
@@ -79,7 +91,7 @@ fn fill(backend: &MemoryBackend, held: &Quota, scope: Scope) -> Vec<Receipt> {
     for number in 0_u64.. {
         let key = Key::from(format!("fill-{number}"));
         let charges = [one(scope, held, &key)];
-        match backend.decide_now(&charges) {
+        match backend.decide_now(Call::of(&charges)) {
             Ok(decision) => receipts.extend(taken(&charges, &decision)),
             Err(error) => {
                 assert_eq!(error.kind(), FailureKind::Full);
@@ -106,7 +118,11 @@ fn half_of_the_keys_may_be_held_and_the_other_half_are_for_budgets() {
     // Budgets come and go in their half.
     spend_once(&backend, scope, &quota, 600..10_000);
     let new = Key::from("another");
-    assert!(backend.decide_now(&[one(scope, &quota, &new)]).is_ok());
+    assert!(
+        backend
+            .decide_now(Call::of(&[one(scope, &quota, &new)]))
+            .is_ok()
+    );
     assert_eq!(remaining(&backend, one(scope, &quota, &new)), 9);
 
     // when a call names a held key and a new one, in either order
@@ -124,12 +140,12 @@ fn half_of_the_keys_may_be_held_and_the_other_half_are_for_budgets() {
             ..first
         };
         for charges in [[first, second], [second, first], [shadow, second]] {
-            let error = backend.decide_now(&charges).unwrap_err();
+            let error = backend.decide_now(Call::of(&charges)).unwrap_err();
             assert_eq!(error.kind(), FailureKind::Full);
             // then nothing of it is taken
             assert_eq!(remaining(&backend, first), before);
         }
-        let error = backend.decide_now(&[second]).unwrap_err();
+        let error = backend.decide_now(Call::of(&[second])).unwrap_err();
         assert_eq!(error.kind(), FailureKind::Full);
         assert!(
             error.to_string().contains("of which something is held"),
@@ -139,7 +155,7 @@ fn half_of_the_keys_may_be_held_and_the_other_half_are_for_budgets() {
     // A known key has room.
     assert!(
         backend
-            .decide_now(&[one(held_scope, &held, &known)])
+            .decide_now(Call::of(&[one(held_scope, &held, &known)]))
             .is_ok()
     );
 
@@ -151,10 +167,10 @@ fn half_of_the_keys_may_be_held_and_the_other_half_are_for_budgets() {
     let last = rest.pop().unwrap();
     let freed = last.key().clone();
     for receipt in rest {
-        backend.credit(receipt, u64::MAX);
+        backend.refund(receipt, u64::MAX);
     }
     assert_eq!(remaining(&backend, one(held_scope, &held, &freed)), 1);
-    backend.credit(last, u64::MAX);
+    backend.refund(last, u64::MAX);
 
     // then there is room again, and the quotas can stay
     spend_once(&backend, scope, &quota, 1_000..2_000);
@@ -172,19 +188,23 @@ fn what_is_given_back_makes_room_at_once_and_nobody_searches_for_it_long() {
     let mut refused = 0;
     for number in 0..20_000_u64 {
         let key = Key::from(format!("vain-{number}"));
-        refused += usize::from(backend.decide_now(&[one(scope, &held, &key)]).is_err());
+        refused += usize::from(
+            backend
+                .decide_now(Call::of(&[one(scope, &held, &key)]))
+                .is_err(),
+        );
     }
     assert_eq!(refused, 20_000);
 
     // when places come free, each is taken by the next new key of its shard, with no long search in between
     let mut number = 0_u64;
     for _ in 0..1_000 {
-        backend.credit(receipts.remove(0), 1);
+        backend.refund(receipts.remove(0), 1);
         loop {
             number += 1;
             let key = Key::from(format!("next-{number}"));
             let charges = [one(scope, &held, &key)];
-            if let Ok(decision) = backend.decide_now(&charges) {
+            if let Ok(decision) = backend.decide_now(Call::of(&charges)) {
                 receipts.extend(taken(&charges, &decision));
                 break;
             }
@@ -209,7 +229,7 @@ fn quotas_find_room_again_among_keys_that_are_held() {
     let mut receipts = fill(&backend, &held, held_scope);
     let count = receipts.len();
     for receipt in receipts.drain(..count / 2) {
-        backend.credit(receipt, 1);
+        backend.refund(receipt, 1);
     }
     spend_once(&backend, scope, &quota, 0..5_000);
 
@@ -229,19 +249,19 @@ fn a_receipt_from_before_a_reset_gives_nothing_back_of_what_is_held_since() {
     let charges = [one(scope, &held, &key)];
     let take = || {
         clock.advance(Duration::from_micros(1));
-        let decision = backend.decide_now(&charges).unwrap();
+        let decision = backend.decide_now(Call::of(&charges)).unwrap();
         taken(&charges, &decision).pop().unwrap()
     };
     let before = take();
-    assert!(backend.reset(scope, &key).try_now().is_ok());
+    assert!(backend.admin().reset(scope, &key).try_now().is_ok());
     let (one_of, other) = (take(), take());
-    backend.credit(before, 1);
+    backend.refund(before, 1);
     assert_eq!(remaining(&backend, charges[0]), 0);
     // A clock that steps back changes nothing about that.
     clock.set(Timestamp::from_micros(1));
-    backend.credit(one_of, 1);
+    backend.refund(one_of, 1);
     assert_eq!(remaining(&backend, charges[0]), 1);
-    backend.credit(other, 1);
+    backend.refund(other, 1);
     assert_eq!(remaining(&backend, charges[0]), 2);
 }
 
@@ -258,7 +278,7 @@ fn many_threads_never_hold_more_than_the_limit_and_leave_nothing_held() {
                 for turn in 0..3_000 {
                     let charges = [0, 1].map(|at| one(scope, held, &keys[(at + thread) % 2]));
                     let charges = &charges[..1 + turn % 2];
-                    let decision = backend.decide_now(charges).unwrap();
+                    let decision = backend.decide_now(Call::of(charges)).unwrap();
                     let receipts = taken(charges, &decision);
                     assert_eq!(
                         receipts.len(),
@@ -271,7 +291,7 @@ fn many_threads_never_hold_more_than_the_limit_and_leave_nothing_held() {
                     for receipt in receipts {
                         let at = usize::from(*receipt.key() == keys[1]);
                         inside[at].fetch_sub(1, Ordering::SeqCst);
-                        backend.credit(receipt, 1);
+                        backend.refund(receipt, 1);
                     }
                 }
             });

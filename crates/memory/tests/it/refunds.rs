@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::one;
-use tollgate_core::{Backend, Charge, ImmediateBackend, Key, ManualClock, Quota, Scope};
+use tollgate_core::{Backend, Call, Charge, ImmediateBackend, Key, ManualClock, Quota, Scope};
 use tollgate_memory::MemoryBackend;
 
 #[test]
@@ -15,16 +15,20 @@ fn a_credit_returns_nothing_that_has_drained_since_the_last_call() {
     let key = Key::from("alice");
     let charge = one(Scope::of("page", 0, &quota), &quota, &key);
     let charges = [Charge { cost: 3, ..charge }];
-    let first = backend.decide_now(&charges).unwrap();
+    let first = backend.decide_now(Call::of(&charges)).unwrap();
     let receipt = first.receipts(&charges).next().unwrap();
-    let second = backend.decide_now(&[Charge { cost: 2, ..charge }]).unwrap();
+    let second = backend
+        .decide_now(Call::of(&[Charge { cost: 2, ..charge }]))
+        .unwrap();
     assert!(second.is_admitted());
 
     // when the first comes back after two of its seconds
     clock.advance(Duration::from_secs(2));
-    backend.credit(receipt, 3);
+    backend.refund(receipt, 3);
 
     // then one of the three comes back, and two drained
-    let rest = backend.decide_now(&[Charge { cost: 0, ..charge }]).unwrap();
+    let rest = backend
+        .decide_now(Call::of(&[Charge { cost: 0, ..charge }]))
+        .unwrap();
     assert_eq!(rest.verdicts()[0].remaining(), 3);
 }

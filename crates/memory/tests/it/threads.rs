@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{every_algorithm, one};
-use tollgate_core::{Backend, Clock, Decision, ImmediateBackend, Key, ManualClock, Quota, Scope};
+use tollgate_core::{
+    Backend, Call, Clock, Decision, ImmediateBackend, Key, ManualClock, Quota, Scope,
+};
 use tollgate_memory::MemoryBackend;
 
 const THREADS: usize = 8;
@@ -24,7 +26,9 @@ fn many_threads_on_few_keys_admit_exactly_the_budget() {
             let mut admitted = [0; 3];
             for _ in 0..500 {
                 for (key, admitted) in keys.iter().zip(&mut admitted) {
-                    let decision = backend.decide_now(&[one(scope, &quota, key)]).unwrap();
+                    let decision = backend
+                        .decide_now(Call::of(&[one(scope, &quota, key)]))
+                        .unwrap();
                     *admitted += u64::from(decision.is_admitted());
                 }
             }
@@ -63,7 +67,7 @@ fn calls_in_opposing_order_neither_deadlock_nor_take_a_part() {
             if thread % 2 == 0 {
                 charges.reverse();
             }
-            let calls = (0..50).map(|_| backend.decide_now(&charges).unwrap());
+            let calls = (0..50).map(|_| backend.decide_now(Call::of(&charges)).unwrap());
             calls.filter(Decision::is_admitted).count() as u64
         })
         .into_iter()
@@ -73,7 +77,7 @@ fn calls_in_opposing_order_neither_deadlock_nor_take_a_part() {
         assert_eq!(admitted, 100, "{quota}");
         for charge in charges {
             let peek = tollgate_core::Charge { cost: 0, ..charge };
-            let verdict = backend.decide_now(&[peek]).unwrap().verdicts()[0];
+            let verdict = backend.decide_now(Call::of(&[peek])).unwrap().verdicts()[0];
             assert_eq!(verdict.limit() - verdict.remaining(), 100, "{quota}");
         }
     }
@@ -90,7 +94,10 @@ fn pitfall_budgets_that_multiply_with_whoever_holds_a_copy() {
     let admitted: usize = in_threads(|_| {
         let copy = backend.clone();
         let key = Key::from("alice");
-        let calls = (0..10).map(|_| copy.decide_now(&[one(scope, &quota, &key)]).unwrap());
+        let calls = (0..10).map(|_| {
+            copy.decide_now(Call::of(&[one(scope, &quota, &key)]))
+                .unwrap()
+        });
         calls.filter(Decision::is_admitted).count()
     })
     .into_iter()
@@ -118,7 +125,9 @@ fn no_window_admits_more_than_its_limit_while_time_goes_by() {
                 clock.advance(Duration::from_micros(10));
                 continue;
             }
-            let decision = backend.decide_now(&[one(scope, &quota, &key)]).unwrap();
+            let decision = backend
+                .decide_now(Call::of(&[one(scope, &quota, &key)]))
+                .unwrap();
             if decision.is_admitted() {
                 *windows.entry(decision.at().as_micros() / 1000).or_default() += 1;
             }
@@ -156,14 +165,16 @@ fn a_panic_of_one_caller_s_clock_stops_nobody_else() {
     let backend = MemoryBackend::builder().max_keys(1).clock(clock).build();
     let broken = thread::scope(|threads| {
         threads
-            .spawn(|| backend.decide_now(&[one(scope, &quota, &key)]))
+            .spawn(|| backend.decide_now(Call::of(&[one(scope, &quota, &key)])))
             .join()
             .is_err()
     });
     assert!(broken);
 
     // when
-    let decision = backend.decide(&[one(scope, &quota, &key)]).try_now();
+    let decision = backend
+        .decide(Call::of(&[one(scope, &quota, &key)]))
+        .try_now();
 
     // then
     assert!(decision.unwrap().unwrap().is_admitted());

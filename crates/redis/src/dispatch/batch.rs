@@ -18,7 +18,7 @@ use crate::job::{CreditSink, Job};
 use crate::redirect::Redirect;
 use crate::script::Script;
 use crate::sync::{Instant, timeout_at};
-use crate::wire::{Call, LeftStates, Plan, Reply, held_by_caller, replay};
+use crate::wire::{LeftStates, Plan, Reply, ScriptCall, held_by_caller, replay};
 
 /// The time after its deadline in which a call may still be answered, so that its charges are given back. Then the connection
 /// is closed: it has stalled for far longer than a lost packet explains.
@@ -144,7 +144,7 @@ fn prepare(dispatch: &Dispatch, jobs: &[Job], departure: Option<&Departure>) -> 
     (plan, call.keys.len(), command(script, &call))
 }
 
-fn command(script: &Script, call: &Call<'_>) -> Cmd {
+fn command(script: &Script, call: &ScriptCall<'_>) -> Cmd {
     let words = || {
         call.keys
             .iter()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_core::{Algorithm, Quota, decide};
+use tollgate_core::{Algorithm, Call, Quota, decide};
 use tollgate_testkit::{cases, seed};
 
 use super::tests::{charge, remembering};
@@ -24,7 +24,7 @@ impl Random {
 }
 
 /// A question under way.
-struct Call {
+struct Travelling {
     key: u64,
     quota: Quota,
     cost: u64,
@@ -34,8 +34,8 @@ struct Call {
 
 /// An event that is still to come.
 enum Event {
-    Executes(Call),
-    Arrives(Call, Decision, State, Timestamp),
+    Executes(Travelling),
+    Arrives(Travelling, Decision, State, Timestamp),
     /// The process gives all back, or resets, or lifts a ban.
     Restores(u64, Option<OwnEvent>),
     /// That is answered.
@@ -115,7 +115,7 @@ impl World {
             .or_insert_with(|| State::full(&quota));
         let key = Key::from(key);
         let charges = [charge(&quota, &key, cost)];
-        decide(now, &charges, slice::from_mut(state))
+        decide(now, Call::of(&charges), slice::from_mut(state))
     }
 
     fn within(&mut self, most_us: u64, event: Event) {
@@ -205,7 +205,7 @@ impl World {
         let (cost, now) = (1 + self.random.below(3), self.instant());
         let caller = Key::from(key);
         let charges = [charge(&quota, &caller, cost)];
-        let judged = self.known.judge_at(|| now, &charges, None);
+        let judged = self.known.judge_at(|| now, Call::of(&charges));
         if let Judged::Waits(_) = judged {
             // It comes again later, as any other does.
             self.waited += 1;
@@ -217,7 +217,7 @@ impl World {
                 sent_at: now,
                 ..self.known.departs()
             };
-            let call = Call {
+            let call = Travelling {
                 key,
                 quota,
                 cost,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::mem;
 
-use tollgate_core::{Quota, decide};
+use tollgate_core::{Call, Quota, decide};
 
 use super::tests::{charge, remembering};
 use super::*;
@@ -14,7 +14,7 @@ const SECONDS: u64 = 20;
 const A_SECOND: u64 = 10_000;
 
 /// A question of one process, and its answer.
-struct Call {
+struct Travelling {
     process: usize,
     sent: SentCall,
     turn: Option<Turn>,
@@ -33,7 +33,7 @@ struct World {
     processes: Option<[Arc<KnownDenials>; PROCESSES]>,
     /// The requests of each process that wait for another's answer: how often each may do so again.
     waiting: [Vec<u8>; PROCESSES],
-    calls: Vec<Option<Call>>,
+    calls: Vec<Option<Travelling>>,
     /// The times at which calls reach the server, or come back.
     to_come: BinaryHeap<Reverse<(u64, usize)>>,
     reached: u64,
@@ -89,7 +89,7 @@ impl World {
         self.start + Duration::from_micros(self.now_us)
     }
 
-    fn travels(&mut self, call: Call) {
+    fn travels(&mut self, call: Travelling) {
         let product = self.random.wrapping_mul(6_364_136_223_846_793_005);
         self.random = product.wrapping_add(1_442_695_040_888_963_407);
         let way_us = self.way_us / 5 + (self.random >> 33) % (self.way_us * 4 / 5);
@@ -108,7 +108,7 @@ impl World {
         let known = Arc::clone(&processes[process]);
         let key = Key::from(1_u64);
         let charges = [charge(&self.quota, &key, 1)];
-        let turn = match known.judge_at(|| self.instant(), &charges, None) {
+        let turn = match known.judge_at(|| self.instant(), Call::of(&charges)) {
             Judged::Denied(_) => return,
             Judged::Waits(_) if may_wait > 0 => {
                 self.waiting[process].push(may_wait - 1);
@@ -130,7 +130,7 @@ impl World {
 
     fn sends(&mut self, process: usize, sent: SentCall, turn: Option<Turn>) {
         self.reached += 1;
-        self.travels(Call {
+        self.travels(Travelling {
             process,
             sent,
             turn,
@@ -138,17 +138,17 @@ impl World {
         });
     }
 
-    fn executes(&mut self, call: Call) {
+    fn executes(&mut self, call: Travelling) {
         let now = Timestamp::from_micros(1_700_000_000_000_000 + self.now_us);
         let key = Key::from(1_u64);
         let charges = [charge(&self.quota, &key, 1)];
-        let decision = decide(now, &charges, slice::from_mut(&mut self.state));
+        let decision = decide(now, Call::of(&charges), slice::from_mut(&mut self.state));
         self.admitted += u64::from(decision.is_admitted());
         let answer = Some((decision, self.state.clone(), now));
-        self.travels(Call { answer, ..call });
+        self.travels(Travelling { answer, ..call });
     }
 
-    fn returns(&mut self, call: Call) {
+    fn returns(&mut self, call: Travelling) {
         let (Some(processes), Some((decision, state, at))) = (&self.processes, call.answer) else {
             return;
         };

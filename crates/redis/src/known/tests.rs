@@ -1,6 +1,6 @@
 //! The states that are remembered, and for how long.
 
-use tollgate_core::{Algorithm, Ban, Once, Quota, Snapshot, decide};
+use tollgate_core::{Algorithm, Ban, Call, Once, Quota, Snapshot, decide};
 
 use super::*;
 
@@ -55,7 +55,7 @@ impl Denied {
         let key = Key::from(key);
         let asked = [charge(&quota, &key, 1)];
         let mut states = [State::full(&quota)];
-        let decision = decide(NOON, &asked, &mut states[..]);
+        let decision = decide(NOON, Call::of(&asked), &mut states[..]);
         Self {
             scope: Scope::of("model", 0, &quota),
             decision,
@@ -69,7 +69,7 @@ impl Denied {
         let mut state = State::full(&quota);
         let mut ask = || {
             let asked = [charge(&quota, &key, 1)];
-            decide(NOON, &asked, slice::from_mut(&mut state))
+            decide(NOON, Call::of(&asked), slice::from_mut(&mut state))
         };
         let mut decision = ask();
         while decision.is_admitted() {
@@ -107,7 +107,7 @@ impl Denied {
     }
 
     fn judged(&self, known: &KnownDenials, at: Instant, cost: u64) -> Judged {
-        known.judge_at(|| at, &[charge(&self.quota, &self.key, cost)], None)
+        known.judge_at(|| at, Call::of(&[charge(&self.quota, &self.key, cost)]))
     }
 
     fn is_known(&self, known: &KnownDenials, at: Instant) -> bool {
@@ -177,7 +177,7 @@ fn of_several_states_the_earliest_and_the_latest_bound_count() {
             scope: Scope::of("joint", slot, &quotas[usize::from(slot)]),
             ..charge(&quotas[usize::from(slot)], &key, 1)
         });
-        known.judge_at(|| sent.sent_at + 20 * MS, &charges, None)
+        known.judge_at(|| sent.sent_at + 20 * MS, Call::of(&charges))
     };
 
     let denied = judged_20_ms_later(Quota::per_day(1));
@@ -308,7 +308,7 @@ fn a_cost_that_was_not_denied_waits_for_none() {
     // As much as there is, from 2 or from 3 on.
     let up_to = |least| {
         let charges = [charge(&denied.quota, &denied.key, 9)];
-        known.judge_at(|| later, &charges, Some(least))
+        known.judge_at(|| later, Call::of(&charges).at_least(least))
     };
     assert!(matches!(up_to(2), Judged::Asks(None)));
     assert!(matches!(up_to(3), Judged::Waits(_)));
@@ -318,7 +318,7 @@ fn a_cost_that_was_not_denied_waits_for_none() {
             mode,
             ..charge(&denied.quota, &denied.key, 4)
         };
-        let judged = known.judge_at(|| later, &[charge], None);
+        let judged = known.judge_at(|| later, Call::of(&[charge]));
         assert!(matches!(judged, Judged::Asks(None)), "{mode:?}");
     }
     drop(turn);
@@ -338,7 +338,7 @@ fn a_caller_does_not_wait_because_another_was_denied_beside_the_budget_of_all() 
         [charge(0, &all, &everybody), charge(1, &own, caller)]
     };
     let mut states = [State::full(&all), State::full(&own)];
-    let mut decided = || decide(NOON, &charges(&alice), &mut states[..]);
+    let mut decided = || decide(NOON, Call::of(&charges(&alice)), &mut states[..]);
     assert!(decided().is_admitted());
     let denied = decided();
     let sent = known.departs();
@@ -352,7 +352,7 @@ fn a_caller_does_not_wait_because_another_was_denied_beside_the_budget_of_all() 
             states.get(index)
         });
     }
-    let judge = |caller, at| known.judge_at(|| at, &charges(caller), None);
+    let judge = |caller, at| known.judge_at(|| at, Call::of(&charges(caller)));
     assert!(denial(&judge(&alice, sent.sent_at)).is_some());
 
     let later = sent.sent_at + LIFE;
@@ -527,7 +527,7 @@ fn ids_long_logs_and_strikes_are_not_remembered_and_nothing_is_if_each_denial_is
         let mut states: Vec<_> = quotas.iter().map(|(_, quota)| State::full(quota)).collect();
         [(); 4].map(|()| {
             let sent = known.departs();
-            let decision = decide(NOON, &charges, &mut states[..]);
+            let decision = decide(NOON, Call::of(&charges), &mut states[..]);
             let told = ToldStates {
                 at: NOON,
                 received_at: sent.sent_at,
@@ -556,8 +556,8 @@ fn the_states_of_one_request_are_by_one_clock() {
         ..charge(&quotas[usize::from(slot)], &key, 1)
     });
     let mut states = quotas.map(|quota| State::full(&quota));
-    assert!(decide(NOON, &charges, &mut states[..]).is_admitted());
-    let denied = decide(NOON, &charges, &mut states[..]);
+    assert!(decide(NOON, Call::of(&charges), &mut states[..]).is_admitted());
+    let denied = decide(NOON, Call::of(&charges), &mut states[..]);
     for (slots, is_known) in [([3, 3], true), ([3, 4], false)] {
         let sent = known.departs();
         for (index, slot) in slots
@@ -571,13 +571,13 @@ fn the_states_of_one_request_are_by_one_clock() {
                 slot,
             };
             let one = &charges[index..=index];
-            let decision = decide(NOON, one, &mut states.clone()[index..=index]);
+            let decision = decide(NOON, Call::of(one), &mut states.clone()[index..=index]);
             known.learn_from(sent, told, one.iter().copied(), &decision, |_| {
                 Some(&states[index])
             });
         }
 
-        let said = known.judge_at(|| sent.sent_at, &charges, None);
+        let said = known.judge_at(|| sent.sent_at, Call::of(&charges));
 
         let verdicts = denial(&said).map(Decision::verdicts);
         assert_eq!(verdicts, is_known.then_some(denied.verdicts()));

@@ -13,12 +13,12 @@ mod windows;
 
 use redis::{Client, Connection, RedisResult, Value};
 use smallvec::smallvec;
-use tollgate_core::{Charge, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide};
+use tollgate_core::{Call, Charge, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide};
 use tollgate_testkit::Standalone;
 
 use super::calendars::Calendars;
 use super::numbers::Reader;
-use super::plan::Call;
+use super::plan::ScriptCall;
 use super::{Plan, Request, Work};
 use crate::script::Script;
 
@@ -59,7 +59,7 @@ impl Server {
         self.call(&call)
     }
 
-    fn call(&mut self, call: &Call<'_>) -> Value {
+    fn call(&mut self, call: &ScriptCall<'_>) -> Value {
         let mut command = redis::pipe();
         command.cmd("SET").arg("clock").arg(self.now).ignore();
         command
@@ -108,7 +108,7 @@ impl Server {
             mode: Mode::Enforce,
         };
         let request = Request {
-            work: Work::decide(&[charge(quota, cost), charge(&plenty, 1)]),
+            work: Work::decide(Call::of(&[charge(quota, cost), charge(&plenty, 1)])),
             names: smallvec![KEY.into(), b"plenty"[..].into()],
             owed: None,
             known: None,
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// Gives back a charge made at `at`, after which the budget was to be full at `full_at`.
-    fn credit(&mut self, quota: &Quota, n: u64, at: u64, full_at: u64) {
+    fn refund(&mut self, quota: &Quota, n: u64, at: u64, full_at: u64) {
         let mut run = vec![1, 1, 1];
         run.extend_from_slice(&charge_words(quota, n)[..]);
         run.push(1);
@@ -223,7 +223,7 @@ fn request(quota: &Quota, mode: Mode, costs: &[u64]) -> Request {
         })
         .collect();
     Request {
-        work: Work::decide(&charges),
+        work: Work::decide(Call::of(&charges)),
         names: smallvec![KEY.into(); costs.len()],
         owed: None,
         known: None,
@@ -257,6 +257,10 @@ fn receipt(quota: &Quota, now: u64) -> Receipt {
         mode: Mode::Enforce,
     };
     let mut states = [State::full(quota)];
-    let decision = decide(Timestamp::from_micros(now), &[charge], &mut states[..]);
+    let decision = decide(
+        Timestamp::from_micros(now),
+        Call::of(&[charge]),
+        &mut states[..],
+    );
     decision.receipts(&[charge]).next().unwrap()
 }

@@ -19,8 +19,7 @@ use std::time::Duration;
 
 use redis::{Client, Connection, Value};
 use tollgate_core::{
-    Ban, Charge, Decision, Key, Mode, Quota, Snapshot, State, States, Timestamp, Unit, decide,
-    decide_up_to,
+    Ban, Call, Charge, Decision, Key, Mode, Quota, Snapshot, State, States, Timestamp, Unit, decide,
 };
 use tollgate_testkit::{Standalone, cases, seed};
 
@@ -95,7 +94,7 @@ impl World {
     fn expect(&mut self, request: &Request) -> Option<Decision> {
         let now = Timestamp::from_micros(self.questions.now);
         match &request.work {
-            Work::Decide(charges) | Work::Grant(charges, _) => {
+            Work::Decide(charges, at_least) => {
                 let charges: Vec<_> = charges.iter().map(|charge| charge.borrow()).collect();
                 for (charge, name) in charges.iter().zip(&request.names) {
                     let full = || State::full(charge.quota);
@@ -105,13 +104,12 @@ impl World {
                     names: &request.names,
                     states: &mut self.model,
                 };
-                let decision = match &request.work {
-                    Work::Grant(_, at_least) => {
-                        self.grants += 1;
-                        decide_up_to(now, &charges, &mut states, *at_least)
-                    }
-                    _ => decide(now, &charges, &mut states),
+                self.grants += usize::from(at_least.is_some());
+                let call = Call {
+                    charges: &charges,
+                    at_least: *at_least,
                 };
+                let decision = decide(now, call, &mut states);
                 self.questions.receipts.extend(decision.receipts(&charges));
                 Some(decision)
             }
@@ -214,7 +212,7 @@ impl World {
         };
         let name = name(charge.scope, charge.key);
         self.play(&[Request {
-            work: Work::decide(&[charge]),
+            work: Work::decide(Call::of(&[charge])),
             names: [name.clone()].into_iter().collect(),
             owed: None,
             known: None,
@@ -222,11 +220,15 @@ impl World {
         self.model[&name].snapshot()
     }
 
-    fn unit(&self, key: &[u8]) -> Unit {
+    fn family(&self, key: &[u8]) -> usize {
         let policy = key.split(|byte| *byte == b':').next().unwrap();
         let mut scopes = self.questions.scopes.iter();
-        let scope = scopes.find(|scope| scope.policy().as_bytes() == policy);
-        scope.unwrap().unit()
+        let family = scopes.position(|scope| scope.policy().as_bytes() == policy);
+        family.unwrap()
+    }
+
+    fn unit(&self, key: &[u8]) -> Unit {
+        self.questions.scopes[self.family(key)].unit()
     }
 
     /// Shifts the totals of a log now and then, mostly to just before they leave 31 or 32 bits: only their differences mean
@@ -257,13 +259,19 @@ impl World {
     fn compare(&mut self, key: &[u8], requests: &[Request]) {
         let found = stored(&mut self.redis, key);
         let unit = self.unit(key);
-        let model = &self.model[key];
+        let now = Timestamp::from_micros(self.questions.now);
+        let absent = State::full(&self.questions.families[self.family(key)][0]);
+        let model = self.model.get_mut(key).unwrap();
         let Some((found, ends)) = found else {
-            // A missing state is a full budget.
+            // A missing state is a full budget. Time alone leaves it so, and only core's has moved to the present window.
+            let is_absent = counts_nothing(&model.snapshot());
             assert!(
-                model.meaningless_at(unit) <= Timestamp::from_micros(self.questions.now),
+                is_absent || model.meaningless_at(unit) <= now,
                 "{model:?} is missing after {requests:?}"
             );
+            if is_absent {
+                *model = absent;
+            }
             return;
         };
         let state = state::decode(&found, unit).unwrap();
@@ -301,6 +309,20 @@ impl World {
 }
 
 /// The form in which the path for a lone request has answered; `None` if another path did.
+/// True for the state of a window in which nothing is charged.
+fn counts_nothing(state: &Snapshot) -> bool {
+    match state {
+        Snapshot::FixedWindow { count, .. }
+        | Snapshot::IntervalRefill { count, .. }
+        | Snapshot::Calendar { count, .. } => *count == 0,
+        Snapshot::SlidingWindow {
+            previous, current, ..
+        } => previous + current == 0,
+        Snapshot::RollingWindow { counts, .. } => counts.iter().all(|count| *count == 0),
+        _ => false,
+    }
+}
+
 fn answered_alone(reply: &Value) -> Option<u8> {
     match reply {
         Value::Int(_) => Some(b'0'),
@@ -445,12 +467,12 @@ fn a_ban_has_no_part_in_an_amount_in_whatever_mode_it_is_asked() {
             ];
             let names = charges.map(|charge| name(charge.scope, charge.key));
             let request = Request {
-                work: Work::decide(&charges),
+                work: Work::decide(Call::of(&charges).at_least(1)),
                 names: names.into_iter().collect(),
                 owed: None,
                 known: None,
             };
-            world.play(&[request.up_to(1)]);
+            world.play(&[request]);
         }
     }
     assert_eq!(world.grants, 27);

@@ -2,7 +2,7 @@
 
 use redis::Value;
 use smallvec::smallvec;
-use tollgate_core::{Charge, Decision, Key, Mode, Quota, Scope};
+use tollgate_core::{Call, Charge, Decision, Key, Mode, Quota, Scope};
 
 use super::{Plan, Reply, Request, Work, replay};
 
@@ -10,13 +10,13 @@ use super::{Plan, Reply, Request, Work, replay};
 #[must_use]
 pub fn decided(quota: &Quota, reply: Vec<u8>) -> Option<Vec<Option<Decision>>> {
     let requests = ["a", "b"].map(|caller| Request {
-        work: Work::decide(&[Charge {
+        work: Work::decide(Call::of(&[Charge {
             scope: Scope::of("p", 0, quota),
             quota,
             key: &Key::from(caller),
             cost: 1,
             mode: Mode::Enforce,
-        }]),
+        }])),
         names: smallvec![caller.as_bytes().into()],
         owed: None,
         known: None,

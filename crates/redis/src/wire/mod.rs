@@ -19,7 +19,7 @@ mod by_itself;
 mod differential;
 
 pub(crate) use self::decide_form::words as decide_form_words;
-pub(crate) use self::plan::{Call, MAX_KEYS, Plan};
+pub(crate) use self::plan::{MAX_KEYS, Plan, ScriptCall};
 pub(crate) use self::reply::{LeftStates, Outcome, Reply, held_by_caller, replay};
 pub(crate) use self::request::{OwnedCharge, Request, Work};
 pub(crate) use self::state::{HeldEntries, decode as read_state};

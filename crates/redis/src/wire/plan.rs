@@ -22,7 +22,7 @@ const COSTS_NOTHING: &[u8] = &[0; 8];
 
 /// The words to send: KEYS and ARGV.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Call<'a> {
+pub(crate) struct ScriptCall<'a> {
     pub(crate) keys: Vec<&'a [u8]>,
     pub(crate) runs: Vec<Vec<u8>>,
 }
@@ -83,7 +83,9 @@ impl Plan {
     /// order, and are put next to similar ones, so that a quota travels once.
     ///
     /// The requests must have no more than [`MAX_KEYS`] names between them.
-    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call<'a>) {
+    pub(crate) fn of<'a>(
+        requests: impl IntoIterator<Item = &'a Request>,
+    ) -> (Self, ScriptCall<'a>) {
         Self::with(Calendars::default(), requests)
     }
 
@@ -91,7 +93,7 @@ impl Plan {
     pub(super) fn with<'a>(
         mut calendars: Calendars,
         requests: impl IntoIterator<Item = &'a Request>,
-    ) -> (Self, Call<'a>) {
+    ) -> (Self, ScriptCall<'a>) {
         let requests: Vec<_> = requests.into_iter().collect();
         let (mut plan, call) = Self::of_alike(&requests, &mut calendars)
             .unwrap_or_else(|| Self::of_any(&requests, &mut calendars));
@@ -104,7 +106,7 @@ impl Plan {
     fn of_alike<'a>(
         requests: &[&'a Request],
         calendars: &mut Calendars,
-    ) -> Option<(Self, Call<'a>)> {
+    ) -> Option<(Self, ScriptCall<'a>)> {
         let first = requests.first()?;
         let mut keys = Vec::with_capacity(requests.len());
         // A lone request shares nothing.
@@ -126,7 +128,7 @@ impl Plan {
                 .collect(),
             ..Self::default()
         };
-        let mut call = Call {
+        let mut call = ScriptCall {
             keys,
             runs: Vec::with_capacity(1),
         };
@@ -141,7 +143,7 @@ impl Plan {
         keys.get(charge).copied().map(usize::from)
     }
 
-    fn of_any<'a>(requests: &[&'a Request], calendars: &mut Calendars) -> (Self, Call<'a>) {
+    fn of_any<'a>(requests: &[&'a Request], calendars: &mut Calendars) -> (Self, ScriptCall<'a>) {
         let mut met = KeyNumbers::of_about(requests.len());
         let mut plan = Self {
             order: Vec::with_capacity(requests.len()),
@@ -157,7 +159,7 @@ impl Plan {
             (shape(a), &words[a.words].shape).cmp(&(shape(b), &words[b.words].shape))
         });
 
-        let mut call = Call {
+        let mut call = ScriptCall {
             keys: Vec::with_capacity(met.names.len()),
             runs: Vec::new(),
         };
@@ -257,7 +259,7 @@ impl Groups {
     }
 }
 
-impl Call<'_> {
+impl ScriptCall<'_> {
     /// Says whose call it is, and where its entries stand: a place for each key, or nothing.
     pub(crate) fn is_of(&mut self, caller: &Caller, places: &[u16]) {
         self.runs.insert(0, caller.run(places));
@@ -304,7 +306,7 @@ impl Call<'_> {
 mod tests {
     use std::time::Duration;
 
-    use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope};
+    use tollgate_core::{Algorithm, Call, Charge, Key, Mode, Quota, Scope};
 
     use super::*;
     use crate::name::Names;
@@ -318,7 +320,7 @@ mod tests {
             cost,
             mode,
         };
-        Request::for_decision(&[charge], &Names::new("tollgate".to_owned()))
+        Request::for_decision(Call::of(&[charge]), &Names::new("tollgate".to_owned()))
     }
 
     #[test]
@@ -373,7 +375,7 @@ mod tests {
             cost: 1,
             mode: Mode::Enforce,
         });
-        Request::for_decision(&charges, &Names::new("tollgate".to_owned()))
+        Request::for_decision(Call::of(&charges), &Names::new("tollgate".to_owned()))
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use redis::Value;
 use smallvec::SmallVec;
 use tollgate_core::{
-    BackendError, Decision, FailureKind, Snapshot, State, States, Timestamp, Unit, decide,
-    decide_up_to,
+    BackendError, Call, Decision, FailureKind, Snapshot, State, States, Timestamp, Unit, decide,
 };
 
 use super::calendars::Calendars;
@@ -281,7 +280,7 @@ fn one(
         None => Ok(()),
     };
     match work {
-        Work::Decide(charges) | Work::Grant(charges, _) => {
+        Work::Decide(charges, at_least) => {
             let opened = |(key, charge): (&u8, &OwnedCharge)| {
                 slots[usize::from(*key)].open(charge.scope.unit()).map(drop)
             };
@@ -295,10 +294,11 @@ fn one(
                 keys,
                 none: State::empty(Unit::Gcra),
             };
-            let decision = match work {
-                Work::Grant(_, at_least) => decide_up_to(now, &charges, &mut states, *at_least),
-                _ => decide(now, &charges, &mut states),
+            let call = Call {
+                charges: &charges,
+                at_least: *at_least,
             };
+            let decision = decide(now, call, &mut states);
             for (key, verdict) in keys.iter().zip(decision.verdicts()) {
                 if let Slot::Held(state, part) = &mut slots[usize::from(*key)]
                     && let Snapshot::Held { held: units, .. } = state.snapshot()

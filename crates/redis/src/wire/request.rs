@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
-use tollgate_core::{Ban, Charge, DEBT_CEILING, Key, Mode, Once, Quota, Receipt, Scope, Unit};
+use tollgate_core::{
+    Ban, Call, Charge, DEBT_CEILING, Key, Mode, Once, Quota, Receipt, Scope, Unit,
+};
 
 use super::calendars::{BOUNDS, Calendars};
 use super::numbers::{Words, put};
@@ -46,9 +48,8 @@ impl OwnedCharge {
 /// The verb of a request.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Decide(SmallVec<[OwnedCharge; 2]>),
-    /// A decision about as much as there is, and at least this much.
-    Grant(SmallVec<[OwnedCharge; 2]>, u64),
+    /// A decision about all of it, or about as much as there is and at least this much.
+    Decide(SmallVec<[OwnedCharge; 2]>, Option<u64>),
     Credit(Receipt, u64),
     Debit(Receipt, u64),
     Reset(Scope),
@@ -57,14 +58,15 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    pub(crate) fn decide(charges: &[Charge<'_>]) -> Self {
-        Self::Decide(charges.iter().map(OwnedCharge::of).collect())
+    pub(crate) fn decide(call: Call<'_>) -> Self {
+        let charges = call.charges.iter().map(OwnedCharge::of);
+        Self::Decide(charges.collect(), call.at_least)
     }
 
     /// The charges to be decided, if it asks for a decision.
     pub(crate) fn charges(&self) -> Option<&[OwnedCharge]> {
         match self {
-            Self::Decide(charges) | Self::Grant(charges, _) => Some(charges),
+            Self::Decide(charges, _) => Some(charges),
             Self::Credit(..) | Self::Debit(..) | Self::Reset(_) | Self::Tell(_) => None,
         }
     }
@@ -121,7 +123,7 @@ impl Request {
     /// The placeholder of a request that has gone on.
     pub(crate) fn nothing() -> Self {
         Self {
-            work: Work::Decide(SmallVec::new()),
+            work: Work::Decide(SmallVec::new(), None),
             names: SmallVec::new(),
             owed: None,
             known: None,
@@ -150,7 +152,7 @@ impl Request {
     /// Says whether the script must know whose call it is.
     pub(crate) fn concerns_a_holder(&self) -> bool {
         match &self.work {
-            Work::Decide(charges) | Work::Grant(charges, _) => charges
+            Work::Decide(charges, _) => charges
                 .iter()
                 .any(|charge| charge.scope.unit() == Unit::Held),
             Work::Credit(receipt, _) | Work::Debit(receipt, _) => {
@@ -162,23 +164,23 @@ impl Request {
     }
 
     /// A request for a decision.
-    pub(crate) fn for_decision(charges: &[Charge<'_>], names: &Names) -> Self {
-        let names = charges.iter().map(|it| names.of(it.scope, it.key));
+    pub(crate) fn for_decision(call: Call<'_>, names: &Names) -> Self {
+        let charges = call.charges.iter();
+        let names = charges.map(|it| names.of(it.scope, it.key));
         Self {
-            work: Work::decide(charges),
+            work: Work::decide(call),
             names: names.collect(),
             owed: None,
             known: None,
         }
     }
 
-    /// Turns a request for a decision into one for as much as there is, and at least this much.
-    pub(crate) fn up_to(mut self, at_least: u64) -> Self {
-        self.work = match self.work {
-            Work::Decide(charges) => Work::Grant(charges, at_least),
-            other => other,
-        };
-        self
+    /// The least amount that it is worth, if it asks for as much as there is.
+    pub(crate) fn least(&self) -> Option<u64> {
+        match self.work {
+            Work::Decide(_, least) => least,
+            _ => None,
+        }
     }
 
     /// Says whether others wait for its answer.
@@ -205,44 +207,31 @@ impl Request {
             Unit::SlidingLog { .. } => 32,
             Unit::RollingWindow { buckets, .. } => 3 + buckets as usize / 5,
             Unit::Gcra => 1,
-            Unit::FixedWindow { .. }
-            | Unit::SlidingWindow { .. }
-            | Unit::IntervalRefill { .. }
-            | Unit::Calendar(_)
-            | Unit::Held
-            | Unit::Ban
-            | Unit::Once => 3,
+            _ => 3,
         };
         // A charge outside of the special paths.
         let settled = |unit| 2 + of(unit);
         let given_back = |unit| match unit {
             // A credit may have to look at 32 earlier credits, and to write them.
             Unit::Gcra => 12,
-            Unit::FixedWindow { .. }
-            | Unit::SlidingWindow { .. }
-            | Unit::RollingWindow { .. }
-            | Unit::SlidingLog { .. }
-            | Unit::IntervalRefill { .. }
-            | Unit::Calendar(_)
-            | Unit::Ban
-            | Unit::Once => settled(unit),
             // 23,000 to 45,000 instructions, as an acquire.
             Unit::Held => of(unit),
+            _ => settled(unit),
         };
         match &self.work {
             // 22,000 for both.
-            Work::Decide(charges) if is_guarded(charges) => 2,
+            Work::Decide(charges, None) if is_guarded(charges) => 2,
             // 24,000 to 40,000 for both.
-            Work::Decide(charges) if has_id(charges) => 3,
+            Work::Decide(charges, None) if has_id(charges) => 3,
             // 17,000.
-            Work::Grant(charges, _) if is_lean(charges) => 1,
-            Work::Decide(charges) => (charges.iter())
+            Work::Decide(charges, Some(_)) if is_lean(charges) => 1,
+            Work::Decide(charges, None) => (charges.iter())
                 .map(|charge| {
                     let is_usual = charge.mode == Mode::Enforce && is_plain(&charge.quota);
                     of(charge.scope.unit()) + 3 * usize::from(!is_usual)
                 })
                 .sum(),
-            Work::Grant(charges, _) => (charges.iter())
+            Work::Decide(charges, Some(_)) => (charges.iter())
                 .map(|charge| 2 * settled(charge.scope.unit()))
                 .sum(),
             Work::Credit(receipt, n) => {
@@ -301,7 +290,7 @@ impl Request {
     /// Says whether equal ones for the same keys may be sent as one and its number of times.
     pub(super) fn may_repeat(&self) -> bool {
         match &self.work {
-            Work::Decide(charges) | Work::Grant(charges, _) => !charges.is_empty(),
+            Work::Decide(charges, _) => !charges.is_empty(),
             Work::Credit(..) => self.concerns_a_holder(),
             Work::Debit(..) | Work::Reset(_) | Work::Tell(_) => false,
         }
@@ -316,7 +305,7 @@ impl Request {
 
     fn one_charge(&self) -> Option<&OwnedCharge> {
         match &self.work {
-            Work::Decide(charges) => match &charges[..] {
+            Work::Decide(charges, None) => match &charges[..] {
                 [charge] => Some(charge),
                 _ => None,
             },
@@ -326,8 +315,7 @@ impl Request {
 
     pub(super) fn wording(&self, calendars: &mut Calendars) -> Wording {
         match &self.work {
-            Work::Decide(charges) => self.decide(charges, None, calendars),
-            Work::Grant(charges, at_least) => self.decide(charges, Some(*at_least), calendars),
+            Work::Decide(charges, at_least) => self.decide(charges, *at_least, calendars),
             Work::Credit(receipt, n) if receipt.scope().unit() == Unit::Held => settle(
                 RELEASE,
                 receipt,

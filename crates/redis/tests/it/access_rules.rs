@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{Budget, HOUR, Patience, every_algorithm};
 use tokio::time::timeout;
-use tollgate_core::{Backend, Key, Quota};
+use tollgate_core::{Backend, Call, Key, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
@@ -182,9 +182,9 @@ async fn moving(
     let (first, second) = (budget(1), budget(2));
     let take = |_step| async {
         let charges = [first.charge(1), second.charge(1)];
-        let decision = backend.decide(&charges[..1]).await;
+        let decision = backend.decide(Call::of(&charges[..1])).await;
         decision.map_err(|error| error.to_string())?;
-        let decision = backend.decide(&charges[1..]).await;
+        let decision = backend.decide(Call::of(&charges[1..])).await;
         decision.map_err(|error| error.to_string())
     };
 
@@ -221,14 +221,14 @@ async fn everything(builder: &RedisBackendBuilder, policy: &str) -> Result<(), S
         let charges = [budget.charge(1), other.charge(1)];
         for charges in [&charges[..1], &charges[..1], &charges, &charges] {
             let decision = backend
-                .decide(charges)
+                .decide(Call::of(charges))
                 .await
                 .map_err(|error| error.to_string())?;
             for receipt in decision.receipts(charges) {
-                backend.credit(receipt, 1);
+                backend.refund(receipt, 1);
             }
         }
-        let reset = backend.reset(budget.scope, &budget.key).await;
+        let reset = backend.admin().reset(budget.scope, &budget.key).await;
         reset.map_err(|error| error.to_string())?;
     }
     Ok(())

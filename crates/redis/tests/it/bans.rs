@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::common::Patience;
 use tollgate::{
-    Backend, Ban, Charge, CheckError, Key, Limiter, Mode, Policy, Quota, Receipt, Scope, Timestamp,
-    Verdict,
+    Backend, Ban, Call, Charge, CheckError, Key, Limiter, Mode, Policy, Quota, Receipt, Scope,
+    Timestamp, Verdict,
 };
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
@@ -194,7 +194,13 @@ async fn no_order_strike_or_knock_overwrites_a_ban_of_a_form_that_is_unknown() {
         let receipt = Receipt::of(&strike, &taken, Timestamp::default()).unwrap();
         backend.debit(&receipt, 1);
         // It has arrived when a later request of the sole connection has.
-        assert!(backend.decide(&[budget]).await.unwrap().is_admitted());
+        assert!(
+            backend
+                .decide(Call::of(&[budget]))
+                .await
+                .unwrap()
+                .is_admitted()
+        );
         is_left("strike");
 
         // And so has a knock that would begin a ban anew, or a strike by a denial.
@@ -205,7 +211,7 @@ async fn no_order_strike_or_knock_overwrites_a_ban_of_a_form_that_is_unknown() {
                 ..strike
             };
             for _ in 0..3 {
-                assert!(backend.decide(&[budget, guard]).await.is_err());
+                assert!(backend.decide(Call::of(&[budget, guard])).await.is_err());
                 is_left("knock");
             }
         }

@@ -1,7 +1,7 @@
 //! Requests that leave together, and their cost to the server.
 
 use crate::common::{Budget, HOUR, Patience, every_algorithm};
-use tollgate_core::{Backend, Key, Quota};
+use tollgate_core::{Backend, Call, Key, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -36,9 +36,9 @@ async fn a_call_reads_each_state_once_and_writes_it_once_however_many_ask_for_it
         let before = commands.map(|command| times(&server, command));
 
         // The first leaves at once if no call is under way; the others find one, and leave together.
-        let first = backend.decide(&[lone.charge(1)]);
+        let first = backend.decide(Call::of(&[lone.charge(1)]));
         let others: Vec<_> = (budgets.iter().cycle().take(together - 1))
-            .map(|budget| backend.decide(&[budget.charge(1)]))
+            .map(|budget| backend.decide(Call::of(&[budget.charge(1)])))
             .collect();
         assert!(first.await.unwrap().is_admitted());
         for other in others {
@@ -61,7 +61,7 @@ async fn who_comes_first_is_served_first() {
         let budget = Budget::of(&format!("first-{n}"), quota);
         // Costs that differ, so that the requests are not one count.
         let calls: Vec<_> = (0..TOGETHER[0])
-            .map(|place| backend.decide(&[budget.charge(1 + place as u64 % 2)]))
+            .map(|place| backend.decide(Call::of(&[budget.charge(1 + place as u64 % 2)])))
             .collect();
         let mut admitted = Vec::new();
         for call in calls {

@@ -1,7 +1,7 @@
 //! The server memory that a key takes: `cargo test -p tollgate-redis --test bytes_per_key -- --nocapture`.
 
 use crate::common::{Budget, HOUR, Patience, every_algorithm};
-use tollgate_core::{Backend, Concurrent, Key, Once, Quota};
+use tollgate_core::{Backend, Call, Concurrent, Key, Once, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -48,7 +48,7 @@ async fn pitfall_a_key_takes_no_more_memory_than_stated() {
                 key: Key::from(&*format!("caller-{caller:05}")),
                 ..Budget::of(name, quota)
             };
-            calls.push(backend.decide(&[budget.charge(1)]));
+            calls.push(backend.decide(Call::of(&[budget.charge(1)])));
             if calls.len() == 1_024 {
                 for call in calls.drain(..) {
                     assert!(call.await.unwrap().is_admitted());

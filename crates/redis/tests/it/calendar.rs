@@ -1,7 +1,7 @@
 //! Quotas by the calendar on a real server, by its own clock and this process's.
 
 use crate::common::{Budget, connect};
-use tollgate_core::Backend;
+use tollgate_core::{Backend, Call};
 use tollgate_redis::StateName;
 use tollgate_testkit::Standalone;
 
@@ -16,10 +16,10 @@ async fn the_windows_of_a_calendar_are_those_of_its_zone() {
 
     // when all of a year is spent at once
     for left in [2, 1, 0] {
-        let decision = backend.decide(&[budget.charge(1)]).await.unwrap();
+        let decision = backend.decide(Call::of(&[budget.charge(1)])).await.unwrap();
         assert_eq!(decision.verdicts()[0].remaining(), left);
     }
-    let denied = backend.decide(&[budget.charge(1)]).await.unwrap();
+    let denied = backend.decide(Call::of(&[budget.charge(1)])).await.unwrap();
 
     // then the next passes on 1 April in Tokyo, and nothing else stands in Redis
     let now = denied.at().as_micros();

@@ -6,7 +6,9 @@ use crate::common::cluster::{apart, callers, connect, full, on_each_node};
 use crate::common::{Budget, HOUR, PATIENT, Patience, every_algorithm, hammer};
 use tokio::time::timeout;
 use tollgate::{Limiter, Once, Policy};
-use tollgate_core::{Backend, Ban, Charge, Decision, Key, Mode, Quota, Scope, Timestamp, Verdict};
+use tollgate_core::{
+    Backend, Ban, Call, Charge, Decision, Key, Mode, Quota, Scope, Timestamp, Verdict,
+};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Fault, Proxy};
 
@@ -36,18 +38,21 @@ async fn what_was_taken_in_one_slot_is_given_back_when_another_denies() {
         second.take(&backend, 5).await.unwrap();
 
         let decision = backend
-            .decide(&[first.charge(2), second.charge(1)])
+            .decide(Call::of(&[first.charge(2), second.charge(1)]))
             .await
             .unwrap();
         let reversed = backend
-            .decide(&[second.charge(1), first.charge(2)])
+            .decide(Call::of(&[second.charge(1), first.charge(2)]))
             .await
             .unwrap();
         let shadow = Charge {
             mode: Mode::Shadow,
             ..first.charge(1)
         };
-        let with_shadow = backend.decide(&[shadow, second.charge(1)]).await.unwrap();
+        let with_shadow = backend
+            .decide(Call::of(&[shadow, second.charge(1)]))
+            .await
+            .unwrap();
 
         // Its state is reported as if the request had not come, which is true.
         for (decision, place) in [(decision, 0), (reversed, 1)] {
@@ -67,7 +72,7 @@ async fn what_was_taken_in_one_slot_is_given_back_when_another_denies() {
             "{quota}: a shadow is taken on its own"
         );
         let both = backend
-            .decide(&[first.charge(2), second.charge(0)])
+            .decide(Call::of(&[first.charge(2), second.charge(0)]))
             .await
             .unwrap();
         assert!(both.is_admitted());
@@ -84,11 +89,11 @@ async fn pitfall_nodes_whose_clocks_are_hours_apart_give_back_and_promise_by_the
         let [one, two, three] = on_each_node(&cluster, &format!("clocks-{n}"), quota);
         for order in [[&one, &two, &three], [&three, &one, &two]] {
             let charges = order.map(|budget| budget.charge(4));
-            let decision = backend.decide(&charges).await.unwrap();
+            let decision = backend.decide(Call::of(&charges)).await.unwrap();
             let receipts: Vec<_> = decision.receipts(&charges).collect();
             assert_eq!(receipts.len(), 3, "{decision:?}");
             for receipt in receipts {
-                backend.credit(receipt, 4);
+                backend.refund(receipt, 4);
             }
             for budget in order {
                 full(&backend, budget).await;
@@ -99,10 +104,10 @@ async fn pitfall_nodes_whose_clocks_are_hours_apart_give_back_and_promise_by_the
         for spent in [&one, &two, &three] {
             spent.take(&backend, 10).await.unwrap();
             let charges = [one.charge(1), two.charge(1), three.charge(1)];
-            let denied = backend.decide(&charges).await.unwrap();
+            let denied = backend.decide(Call::of(&charges)).await.unwrap();
             let wait = denied.retry_after().unwrap();
             assert!(!wait.is_zero() && wait <= HOUR * 2, "{quota}: {wait:?}");
-            let _reset = backend.reset(spent.scope, &spent.key).await;
+            let _reset = backend.admin().reset(spent.scope, &spent.key).await;
         }
     }
     assert_eq!(backend.stats().lost_give_backs, 0);
@@ -114,12 +119,12 @@ async fn who_is_dropped_between_two_slots_has_taken_nothing() {
     let backend = connect(&cluster).await;
     let [first, second] = apart(&cluster, "dropped", Quota::per_hour(1_000));
     for patience in (0..200).map(|n| Duration::from_micros(n * 20)) {
-        let call = backend.decide(&[first.charge(1), second.charge(1)]);
+        let call = backend.decide(Call::of(&[first.charge(1), second.charge(1)]));
         // Some are dropped before, some in between, and some are answered.
         if let Ok(decision) = timeout(patience, call).await {
             let charges = [first.charge(1), second.charge(1)];
             for receipt in decision.unwrap().receipts(&charges) {
-                backend.credit(receipt, 1);
+                backend.refund(receipt, 1);
             }
         }
     }
@@ -175,7 +180,7 @@ impl Guarded {
             mode: Mode::Shadow,
             ..self.ban.charge(1)
         };
-        backend.decide(&[order]).await.unwrap();
+        backend.decide(Call::of(&[order])).await.unwrap();
     }
 
     /// The strikes that are left before a ban, and the end of one.
@@ -184,7 +189,7 @@ impl Guarded {
             mode: Mode::Probe,
             ..self.ban.charge(0)
         };
-        let decision = backend.decide(&[probe]).await.unwrap();
+        let decision = backend.decide(Call::of(&[probe])).await.unwrap();
         let verdict = decision.verdicts()[0];
         let end = |left| decision.at().saturating_add(left);
         (verdict.remaining(), verdict.retry_after().map(end))
@@ -194,7 +199,7 @@ impl Guarded {
 /// Asks for both callers at once, in this order.
 async fn ask_both(backend: &RedisBackend, order: [&Guarded; 2]) -> Decision {
     let charges = order.map(Guarded::charges).concat();
-    backend.decide(&charges).await.unwrap()
+    backend.decide(Call::of(&charges)).await.unwrap()
 }
 
 fn twice_a_day() -> Ban {
@@ -255,7 +260,7 @@ async fn a_ban_in_force_in_one_slot_lets_nothing_be_a_strike_or_a_charge_in_anot
     let plain = one.budget.charge(1);
     let [quota, ban] = two.charges();
     for charges in [[plain, quota, ban], [quota, ban, plain]] {
-        let decision = backend.decide(&charges).await.unwrap();
+        let decision = backend.decide(Call::of(&charges)).await.unwrap();
         assert!(!decision.is_admitted());
     }
     assert_eq!(sets(), before);
@@ -306,7 +311,7 @@ async fn a_request_that_several_slots_deny_is_told_the_longest_wait() {
         [one.charge(1), two.charge(1)],
         [two.charge(1), one.charge(1)],
     ] {
-        let decision = backend.decide(&charges).await.unwrap();
+        let decision = backend.decide(Call::of(&charges)).await.unwrap();
         assert!(decision.retry_after() > Some(HOUR * 23), "{decision:?}");
     }
 }
@@ -380,7 +385,7 @@ impl Orders {
             true => [own, shared, self.id_in(Mode::Enforce)],
             false => [shared, own, self.id_in(Mode::Enforce)],
         };
-        let decision = backend.decide(&charges).await.unwrap();
+        let decision = backend.decide(Call::of(&charges)).await.unwrap();
         let questions = [
             self.own.charge(0),
             self.shared.charge(0),
@@ -388,7 +393,7 @@ impl Orders {
         ];
         let mut left = [0; 3];
         for (left, question) in left.iter_mut().zip(questions) {
-            let told = backend.decide(&[question]).await.unwrap();
+            let told = backend.decide(Call::of(&[question])).await.unwrap();
             *left = told.verdicts()[0].remaining();
         }
         (decision.is_admitted(), left)
@@ -415,7 +420,9 @@ async fn a_replay_that_an_earlier_slot_counted_stays_counted_when_a_later_slot_d
     assert_eq!(orders.ask(&backend, true).await, (false, [9, 0, 0]));
 
     // then the order is charged like a new one as soon as both have room
-    let reset = backend.reset(orders.shared.scope, &orders.shared.key);
+    let reset = backend
+        .admin()
+        .reset(orders.shared.scope, &orders.shared.key);
     reset.await.unwrap();
     assert_eq!(orders.ask(&backend, true).await, (true, [8, 4, 2]));
     assert_eq!(backend.stats().lost_give_backs, 0);

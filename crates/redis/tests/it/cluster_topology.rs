@@ -9,7 +9,7 @@ use crate::common::load::{ask_on, waited_only_until_known};
 use crate::common::watch::Watch;
 use crate::common::{Budget, HOUR, Patience, recovered};
 use tokio::time::sleep;
-use tollgate_core::{Backend, FailureKind, Outcome, Quota};
+use tollgate_core::{Backend, Call, FailureKind, Outcome, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Standalone};
 
@@ -64,7 +64,10 @@ async fn pitfall_slots_that_move_under_load_lose_no_decision_and_repeat_none() {
         let calls: Vec<_> = (budgets.iter().zip(&two_of_each))
             .flat_map(|(one, other)| {
                 let both = [one.charge(1), other.charge(1)];
-                [backend.decide(&both), backend.decide(&both[..1])]
+                [
+                    backend.decide(Call::of(&both)),
+                    backend.decide(Call::of(&both[..1])),
+                ]
             })
             .collect();
         for call in calls {
@@ -97,20 +100,26 @@ async fn a_request_whose_keys_are_in_two_places_waits_until_they_are_in_one() {
         ..Budget::of("halfway-too", quota)
     };
     let charges = [one.charge(1), other.charge(1)];
-    assert!(backend.decide(&charges).await.unwrap().is_admitted());
+    assert!(
+        backend
+            .decide(Call::of(&charges))
+            .await
+            .unwrap()
+            .is_admitted()
+    );
 
     let moving = slot(&cluster, &one);
     let from = cluster.owner_of(moving).unwrap();
     let to = (from + 1) % 3;
     cluster.begin_move(moving, from, to);
     cluster.move_keys(moving, from, to, 1);
-    let both = tokio::spawn(backend.decide(&charges));
+    let both = tokio::spawn(backend.decide(Call::of(&charges)));
     while told(&cluster, "TRYAGAIN") == 0 {
         sleep(Duration::from_millis(2)).await;
     }
     // Each by itself is at its place, and is found there.
     for charge in &charges {
-        let alone = backend.decide(std::slice::from_ref(charge)).await;
+        let alone = backend.decide(Call::of(std::slice::from_ref(charge))).await;
         assert_eq!(alone.unwrap().verdicts()[0].remaining(), 98);
     }
     cluster.move_keys(moving, from, to, 1_000);
@@ -297,7 +306,7 @@ async fn what_cannot_be_given_back_is_counted() {
 
     // The first slot is charged, then the node that is to take the credit leaves, then the second denies.
     cluster.nodes()[1].stall();
-    let call = tokio::spawn(backend.decide(&[first.charge(1), second.charge(1)]));
+    let call = tokio::spawn(backend.decide(Call::of(&[first.charge(1), second.charge(1)])));
     while keys(&cluster) != ":1\r\n" {
         sleep(Duration::from_millis(2)).await;
     }
@@ -317,7 +326,7 @@ async fn a_credit_outlives_a_cluster_that_is_down_and_does_not_hammer_it() {
     let backend = connect(&cluster).await;
     let [budget, ..] = on_each_node(&cluster, "down", Quota::per_hour(10));
     let charges = [budget.charge(5)];
-    let decision = backend.decide(&charges).await.unwrap();
+    let decision = backend.decide(Call::of(&charges)).await.unwrap();
     let receipt = decision.receipts(&charges).next().unwrap();
 
     // A node that misses one slot of its own refuses all, if it is configured so.
@@ -339,7 +348,7 @@ async fn a_credit_outlives_a_cluster_that_is_down_and_does_not_hammer_it() {
         sleep(Duration::from_millis(10)).await;
     }
     let before = told(&cluster, "CLUSTERDOWN");
-    backend.credit(receipt, 5);
+    backend.refund(receipt, 5);
     sleep(Duration::from_secs(2)).await;
     let told = told(&cluster, "CLUSTERDOWN") - before;
     assert!(

@@ -11,7 +11,8 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_core::{
-    Backend, Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Timestamp, Verdict,
+    Backend, Call, Charge, Concurrent, FailureKind, Key, Mode, Quota, Receipt, Settlement,
+    Timestamp, Verdict,
 };
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Fault, Proxy, Standalone};
@@ -50,10 +51,10 @@ async fn several_processes_hold_one_limit() {
     assert_eq!((one.stats().held, other.stats().held), (2, 1));
     assert!(uploads.take(&one, 4).await.unwrap().verdicts()[0].never_passes());
 
-    one.credit(first, 2);
+    one.refund(first, 2);
     settles(&other, &uploads, 1).await;
     assert!(hold(&other, &uploads, 2).await.is_some());
-    other.credit(second, 1);
+    other.refund(second, 1);
     settles(&one, &uploads, 2).await;
     assert_eq!(one.stats().held, 0);
 }
@@ -74,7 +75,7 @@ async fn a_key_of_which_nothing_is_held_is_gone_and_an_entry_takes_32_bytes() {
     // The others' leases run out.
     settles(&held[0].0, &uploads, 3).await;
     let (backend, receipt) = held.pop().unwrap();
-    backend.credit(receipt, 3);
+    backend.refund(receipt, 3);
     settles(&backend, &uploads, 0).await;
 
     // It was told what is held, and goes with its lease. One that is held for less than a heartbeat goes at once.
@@ -84,7 +85,7 @@ async fn a_key_of_which_nothing_is_held_is_gone_and_an_entry_takes_32_bytes() {
         server.command(&["EXISTS", "tollgate:short:0/h:=alice"]),
         ":1\r\n"
     );
-    backend.credit(receipt, 1);
+    backend.refund(receipt, 1);
     settles(&backend, &short, 0).await;
     assert_eq!(
         server.command(&["EXISTS", "tollgate:short:0/h:=alice"]),
@@ -161,11 +162,11 @@ async fn pitfall_an_emptied_server_is_told_again_within_one_heartbeat() {
     // They stay until they end.
     for receipt in more {
         assert!(hold(&one, &uploads, 1).await.is_none());
-        other.credit(receipt, 1);
+        other.refund(receipt, 1);
     }
     sleep(LEASE / 10).await;
     assert!(hold(&one, &uploads, 1).await.is_none());
-    one.credit(first, 3);
+    one.refund(first, 3);
     settles(&other, &uploads, 2).await;
 }
 
@@ -190,9 +191,9 @@ async fn a_process_that_finds_its_entry_gone_tells_what_it_holds_at_once() {
     settles(&other, &uploads, 2).await;
     until(|| one.stats().tells == 2).await;
     assert_eq!(one.stats().lost_leases, 1);
-    one.credit(lost, 1);
+    one.refund(lost, 1);
     settles(&other, &uploads, 1).await;
-    one.credit(since, 1);
+    one.refund(since, 1);
     settles(&other, &uploads, 0).await;
     let [first, second, third] = [1; 3].map(|units| hold(&one, &uploads, units));
     assert!(first.await.is_some() && second.await.is_some() && third.await.is_some());
@@ -212,8 +213,8 @@ async fn a_release_that_finds_no_entry_counts_a_lost_lease_and_tells_what_is_hel
     let _goes_on = hold(&one, &beside, 2).await.unwrap();
     assert_eq!(server.command(&["FLUSHALL"]), "+OK\r\n");
 
-    one.credit(last, 2);
-    one.credit(first, 1);
+    one.refund(last, 2);
+    one.refund(first, 1);
 
     settles(&other, &beside, 2).await;
     until(|| one.stats().lost_leases == 2).await;
@@ -246,11 +247,11 @@ async fn tellings_beside_releases_leave_no_place_held(
     let earlier = tokio::spawn(async move { asking.1.take(&asking.0, 1).await });
     settles(&other, &beside, 1).await;
     for budget in callers(&uploads, 150) {
-        assert!(one.assume(&budget.charge(1)));
+        one.settle(Settlement::Assume(&budget.charge(1)));
     }
     sleep(Duration::from_millis(100)).await;
     for receipt in held {
-        one.credit(receipt, 1);
+        one.refund(receipt, 1);
     }
     assert!(earlier.await.unwrap().unwrap().is_admitted());
 
@@ -327,7 +328,7 @@ async fn first_acquires_that_come_together_are_no_lost_lease_and_no_reason_to_te
     let acquired = stats.calls;
     assert!(acquired * 8 <= 400, "{acquired} calls for 400 places");
     for receipt in held {
-        backend.credit(receipt, 1);
+        backend.refund(receipt, 1);
     }
     until(|| backend.stats().requests >= 800).await;
     let released = backend.stats().calls - acquired;
@@ -363,14 +364,14 @@ async fn pitfall_a_lost_answer_and_a_lost_release_are_told_and_hold_nothing() {
         proxy.fail_with(fault);
         let unknown = uploads.take(&backend, 1).await;
         assert!(unknown.is_err(), "{unknown:?}");
-        backend.credit(released, 3);
+        backend.refund(released, 3);
         sleep(deadline).await;
         proxy.fail_with(Fault::None);
 
         // Long before the lease is over.
         settles(&other, &uploads, 2).await;
         recovered(&backend, &uploads).await;
-        backend.credit(held, 2);
+        backend.refund(held, 2);
         settles(&other, &uploads, 0).await;
     }
     assert_eq!((backend.stats().held, backend.stats().lost_leases), (0, 0));
@@ -393,7 +394,7 @@ async fn a_release_that_the_server_refuses_is_told_once_it_takes_writes_again() 
     let [Some(released), Some(kept)] = held else {
         panic!("{held:?}");
     };
-    backend.credit(released, 3);
+    backend.refund(released, 3);
     sleep(LEASE / 20).await;
     assert_eq!(
         server.command(&["CONFIG", "SET", "maxmemory", "0"]),
@@ -403,7 +404,7 @@ async fn a_release_that_the_server_refuses_is_told_once_it_takes_writes_again() 
     recovered(&other, &uploads).await;
     settles(&other, &uploads, 1).await;
     assert_eq!(backend.stats().held, 1);
-    backend.credit(kept, 1);
+    backend.refund(kept, 1);
     settles(&other, &uploads, 0).await;
 }
 
@@ -417,7 +418,7 @@ async fn what_is_held_without_a_decision_is_told_and_its_end_as_well() {
     server.kill();
     assert!(uploads.take(&backend, 2).await.is_err());
     let charge = uploads.charge(2);
-    assert!(backend.assume(&charge));
+    backend.settle(Settlement::Assume(&charge));
     let receipt = Receipt::of(&charge, &Verdict::assumed(&charge), Timestamp::default()).unwrap();
     server.restart();
 
@@ -425,17 +426,17 @@ async fn what_is_held_without_a_decision_is_told_and_its_end_as_well() {
     settles(&other, &uploads, 3).await;
     // Of the first unit the server had known. The server says so in the reply, after others see what it holds.
     until(|| backend.stats().lost_leases == 1).await;
-    backend.credit(receipt, 2);
+    backend.refund(receipt, 2);
     settles(&other, &uploads, 1).await;
-    backend.credit(decided, 1);
+    backend.refund(decided, 1);
     settles(&other, &uploads, 0).await;
     // Of these it has never known.
     let unknown = at_once("unknown", 5);
     let charge = unknown.charge(2);
-    assert!(backend.assume(&charge));
+    backend.settle(Settlement::Assume(&charge));
     let receipt = Receipt::of(&charge, &Verdict::assumed(&charge), Timestamp::default()).unwrap();
     settles(&other, &unknown, 2).await;
-    backend.credit(receipt, 2);
+    backend.refund(receipt, 2);
     settles(&other, &unknown, 0).await;
     assert_eq!((backend.stats().held, backend.stats().lost_leases), (0, 1));
 }
@@ -466,12 +467,12 @@ fn a_process_that_was_stopped_for_longer_than_its_lease_says_what_it_lost() {
     // Three are held of two, until they end.
     others.block_on(async {
         assert!(hold(&other, &uploads, 1).await.is_none());
-        other.credit(taken, 1);
+        other.refund(taken, 1);
         sleep(LEASE / 10).await;
         assert!(hold(&other, &uploads, 1).await.is_none());
     });
     stopped.block_on(async {
-        backend.credit(receipt, 2);
+        backend.refund(receipt, 2);
         settles(&backend, &uploads, 0).await;
     });
 }
@@ -495,9 +496,9 @@ async fn of_more_than_1024_processes_the_next_fails_and_takes_nothing() {
 
     let together = [full.charge(1), room.charge(1)];
     let (refused, both, passed) = tokio::join!(
-        backend.decide(&together[..1]),
-        backend.decide(&together),
-        backend.decide(&together[1..]),
+        backend.decide(Call::of(&together[..1])),
+        backend.decide(Call::of(&together)),
+        backend.decide(Call::of(&together[1..])),
     );
 
     assert_eq!(refused.unwrap_err().kind(), FailureKind::Full);
@@ -521,9 +522,27 @@ async fn what_is_held_and_quotas_are_taken_together_or_not_at_all() {
     );
     let both = |held, rated| [uploads.charge(held), rate.charge(rated)];
 
-    assert!(backend.decide(&both(1, 1)).await.unwrap().is_admitted());
-    assert!(!backend.decide(&both(2, 1)).await.unwrap().is_admitted());
-    assert!(!backend.decide(&both(1, 3)).await.unwrap().is_admitted());
+    assert!(
+        backend
+            .decide(Call::of(&both(1, 1)))
+            .await
+            .unwrap()
+            .is_admitted()
+    );
+    assert!(
+        !backend
+            .decide(Call::of(&both(2, 1)))
+            .await
+            .unwrap()
+            .is_admitted()
+    );
+    assert!(
+        !backend
+            .decide(Call::of(&both(1, 3)))
+            .await
+            .unwrap()
+            .is_admitted()
+    );
 
     assert_eq!(uploads.taken(&backend).await, 1);
     assert_eq!(rate.taken(&backend).await, 1);
@@ -531,7 +550,7 @@ async fn what_is_held_and_quotas_are_taken_together_or_not_at_all() {
         mode: Mode::Shadow,
         ..uploads.charge(1)
     };
-    let decision = backend.decide(&[shadow]).await.unwrap();
+    let decision = backend.decide(Call::of(&[shadow])).await.unwrap();
     assert!(decision.is_admitted() && decision.verdicts()[0].taken() == 1);
     assert_eq!(
         (uploads.taken(&backend).await, backend.stats().held),
@@ -546,7 +565,7 @@ async fn a_decision_that_nobody_waits_for_is_released() {
     let uploads = at_once("uploads", 64);
     for _ in 0..10 {
         let calls: Vec<_> = (0..8)
-            .map(|_| backend.decide(&[uploads.charge(1)]))
+            .map(|_| backend.decide(Call::of(&[uploads.charge(1)])))
             .collect();
         // Some are on their way, and some are not.
         tokio::task::yield_now().await;
@@ -569,19 +588,19 @@ async fn after_a_reset_others_take_the_places_until_what_is_still_held_is_told()
     let ends_soon = hold(&one, &uploads, 1).await.unwrap();
     let goes_on = hold(&one, &uploads, 2).await.unwrap();
 
-    let reset = other.reset(uploads.scope, &uploads.key);
+    let reset = other.admin().reset(uploads.scope, &uploads.key);
     reset.await.unwrap();
 
     let later = hold(&other, &uploads, 3).await.unwrap();
     // It gives back nothing of what the later ones hold, and shows that the process has more to tell.
-    one.credit(ends_soon, 1);
+    one.refund(ends_soon, 1);
     settles(&other, &wide, 3 + 2).await;
     let lost = [&one, &other].map(|process| process.stats().lost_leases);
     assert_eq!(lost, [1, 0]);
-    other.credit(later, 3);
+    other.refund(later, 3);
     settles(&other, &wide, 2).await;
     assert!(hold(&other, &uploads, 2).await.is_none());
-    one.credit(goes_on, 2);
+    one.refund(goes_on, 2);
     settles(&other, &wide, 0).await;
 }
 
@@ -677,8 +696,8 @@ async fn a_process_that_is_always_in_doubt_about_one_key_keeps_the_leases_of_all
     let began = Instant::now();
     while began.elapsed() < lease * 3 {
         sleep(Duration::from_millis(10)).await;
-        assert!(backend.assume(&charge));
-        backend.credit(receipt().unwrap(), 1);
+        backend.settle(Settlement::Assume(&charge));
+        backend.refund(receipt().unwrap(), 1);
     }
 
     let stats = backend.stats();
@@ -721,11 +740,17 @@ async fn what_is_held_in_a_cluster_is_told_to_the_node_of_its_slot() {
         [free.charge(1), taken.charge(1)],
         [taken.charge(1), free.charge(1)],
     ] {
-        assert!(!backend.decide(&order).await.unwrap().is_admitted());
+        assert!(
+            !backend
+                .decide(Call::of(&order))
+                .await
+                .unwrap()
+                .is_admitted()
+        );
     }
     settles(&other, &free, 0).await;
     for receipt in held {
-        backend.credit(receipt, 2);
+        backend.refund(receipt, 2);
     }
     for number in 0..30 {
         settles(&other, &caller(number), 0).await;

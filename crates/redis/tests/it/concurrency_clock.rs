@@ -60,14 +60,14 @@ async fn a_clock_that_steps_by_less_than_a_lease_forth_and_back_frees_no_place_a
         assert!(hold(&other, &uploads, 1).await.is_none());
         // A place that comes free is free once, and for both.
         let (owner, receipt) = held.remove(0);
-        owner.credit(receipt, 2);
+        owner.refund(receipt, 2);
         settles(&other, &uploads, 2).await;
         assert!(hold(&other, &uploads, 3).await.is_none());
         held.push((&one, hold(&one, &uploads, 2).await.unwrap()));
     }
 
     for (owner, receipt) in held {
-        owner.credit(receipt, 2);
+        owner.refund(receipt, 2);
     }
     settles(&other, &uploads, 0).await;
     for process in [one, other] {
@@ -105,11 +105,11 @@ async fn a_clock_that_steps_forth_by_more_than_a_lease_is_a_loss_of_data_and_is_
     // Its way back frees nothing, though these leases now run for longer, and all places come back as their requests end.
     set_clock(&server, NOW_US);
     assert!(hold(&one, &uploads, 1).await.is_none());
-    one.credit(first, 3);
+    one.refund(first, 3);
     let left = more.len() as u64;
     settles(&other, &all, left).await;
     for receipt in more {
-        other.credit(receipt, 1);
+        other.refund(receipt, 1);
     }
     settles(&one, &uploads, 0).await;
     assert!(hold(&one, &uploads, 3).await.is_some());
@@ -162,6 +162,6 @@ async fn the_dead_hold_for_four_leases_at_most_however_far_the_clock_steps_back(
     }
     let stats = other.stats();
     assert_eq!((stats.reclaimed, stats.lost_leases, stats.held), (2, 0, 1));
-    other.credit(kept, 1);
+    other.refund(kept, 1);
     settles(&other, &uploads, 0).await;
 }

@@ -2,10 +2,9 @@
 
 use std::env;
 use std::io::{BufRead, BufReader, Write, stdin};
-
-use std::pin::pin;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::process::{self, Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::common::held::hold;
 use crate::common::{Budget, HOUR, PATIENT, harness_name};
@@ -21,6 +20,9 @@ const LEASE: Duration = Duration::from_secs(3);
 
 /// The server's address, set in the process that is stopped. It runs this very test.
 const URL: &str = "TOLLGATE_TEST_STOPPED";
+
+/// Set in a process that stops itself, and releases as soon as it goes on.
+const STOPS_ITSELF: &str = "TOLLGATE_TEST_STOPS_ITSELF";
 
 const STOPPED: &str =
     "a_process_that_a_signal_stops_for_longer_than_its_lease_loses_its_places_and_says_so";
@@ -54,8 +56,18 @@ struct Stoppable {
     told: ChildStdin,
 }
 
+fn signal(process: u32, signal: &str) {
+    let mut kill = Command::new("kill");
+    let kill = kill.args([signal, &process.to_string()]);
+    assert!(kill.status().unwrap().success());
+}
+
 impl Stoppable {
     fn start(url: &str) -> Self {
+        Self::start_with(url, &[])
+    }
+
+    fn start_with(url: &str, variables: &[(&str, &str)]) -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
             .args([
                 "--exact",
@@ -63,6 +75,7 @@ impl Stoppable {
                 "--nocapture",
             ])
             .env(URL, url)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -75,9 +88,7 @@ impl Stoppable {
     }
 
     fn signal(&self, signal: &str) {
-        let mut kill = Command::new("kill");
-        let kill = kill.args([signal, &self.process.id().to_string()]);
-        assert!(kill.status().unwrap().success());
+        self::signal(self.process.id(), signal);
     }
 
     /// Waits until it says this.
@@ -107,24 +118,27 @@ async fn be_stopped(url: &str) {
     let backend = holder(url, LEASE).connect().await.unwrap();
     let receipt = hold(&backend, &uploads(2), 2).await.unwrap();
     println!("\nholds");
-    let mut reading = tokio::task::spawn_blocking(|| stdin().read_line(&mut String::new()));
     let says_lost = async {
         while backend.stats().lost_leases == 0 {
             sleep(LEASE / 30).await;
         }
         println!("\nlost {}", backend.stats().lost_leases);
     };
-    let mut says_lost = pin!(says_lost);
-    let is_told_first = tokio::select! {
-        () = &mut says_lost => false,
-        read = &mut reading => read.unwrap().is_ok(),
-    };
-    if !is_told_first {
-        reading.await.unwrap().unwrap();
-    }
-    backend.credit(receipt, 2);
-    if is_told_first {
+    if env::var(STOPS_ITSELF).is_ok() {
+        // This thread may run on until another one has taken the signal.
+        let asked = Instant::now();
+        signal(process::id(), "-STOP");
+        while asked.elapsed() < LEASE {
+            thread::sleep(LEASE / 30);
+        }
+        // The release is the first thing that it does when it goes on, before any heartbeat.
+        backend.refund(receipt, 2);
+        timeout(PATIENT, says_lost).await.unwrap();
+    } else {
         says_lost.await;
+        let reading = tokio::task::spawn_blocking(|| stdin().read_line(&mut String::new()));
+        reading.await.unwrap().unwrap();
+        backend.refund(receipt, 2);
     }
     while backend.stats().held > 0 {
         sleep(LEASE / 30).await;
@@ -132,7 +146,7 @@ async fn be_stopped(url: &str) {
     println!("\nholds nothing");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_process_that_a_signal_stops_for_longer_than_its_lease_loses_its_places_and_says_so() {
     if let Ok(url) = env::var(URL) {
         return be_stopped(&url).await;
@@ -152,7 +166,7 @@ async fn a_process_that_a_signal_stops_for_longer_than_its_lease_loses_its_place
 
     // Three are held of two, until they end.
     assert!(hold(&other, &uploads, 1).await.is_none());
-    other.credit(taken, 1);
+    other.refund(taken, 1);
     sleep(LEASE / 10).await;
     assert!(hold(&other, &uploads, 1).await.is_none());
     stopped.is_told_to_go_on();
@@ -166,12 +180,10 @@ async fn a_stopped_process_that_releases_before_it_tells_says_what_it_lost() {
     let server = Standalone::start();
     let uploads = uploads(2);
     let other = holder(&server.url(), LEASE).connect().await.unwrap();
-    let mut stopped = Stoppable::start(&server.url());
+    let mut stopped = Stoppable::start_with(&server.url(), &[(STOPS_ITSELF, "1")]);
     stopped.says("holds");
 
-    stopped.signal("-STOP");
     let _taken = holds_at_last(&other, &uploads, 1).await;
-    stopped.is_told_to_go_on();
     stopped.signal("-CONT");
 
     stopped.says("lost 1");
@@ -196,10 +208,10 @@ async fn what_a_process_held_that_died_is_counted_once_by_those_that_go_on() {
 
     assert_eq!(reclaimed(), 2);
     // A process that holds nothing any more leaves an entry too, which no process has to reclaim.
-    one.credit(kept, 1);
+    one.refund(kept, 1);
     sleep(LEASE * 2).await;
     drop(holds_at_last(&one, &three, 1).await);
-    other.credit(taken, 2);
+    other.refund(taken, 2);
     assert_eq!(reclaimed(), 2);
     assert_eq!((one.stats().lost_leases, other.stats().lost_leases), (0, 0));
 }

@@ -61,7 +61,7 @@ async fn what_is_held_in_a_slot_that_migrates_stays_held_and_is_given_back_once(
         let to = (from + 1) % 3;
         cluster.begin_move(slot, from, to);
         for [ended, kept] in ends.by_ref().take(2) {
-            backend.credit(ended, 1);
+            backend.refund(ended, 1);
             left.push(kept);
         }
         cluster.move_keys(slot, from, to, 1);
@@ -70,7 +70,7 @@ async fn what_is_held_in_a_slot_that_migrates_stays_held_and_is_given_back_once(
         cluster.end_move(slot, to);
     }
     for [ended, kept] in ends {
-        backend.credit(ended, 1);
+        backend.refund(ended, 1);
         left.push(kept);
     }
 
@@ -86,10 +86,10 @@ async fn what_is_held_in_a_slot_that_migrates_stays_held_and_is_given_back_once(
     let held = (backend.stats().held, other.stats().held);
     assert_eq!(held, (2 * KEYS as u64, KEYS as u64));
     for receipt in others {
-        other.credit(receipt, 1);
+        other.refund(receipt, 1);
     }
     for receipt in left {
-        backend.credit(receipt, 2);
+        backend.refund(receipt, 2);
     }
     for budget in &budgets {
         settles(&other, budget, 0).await;
@@ -161,12 +161,12 @@ async fn a_failover_that_loses_writes_lets_at_most_as_many_more_in_and_the_count
     // and stay until they end, while no other is let in
     for receipt in more {
         assert!(hold(&known, &five, 1).await.is_none());
-        asking.credit(receipt, 1);
+        asking.refund(receipt, 1);
     }
     settles(&known, &wide, 5).await;
     assert!(hold(&known, &five, 1).await.is_none());
-    lost.credit(unheard, 2);
-    known.credit(heard, 3);
+    lost.refund(unheard, 2);
+    known.refund(heard, 3);
     settles(&asking, &wide, 0).await;
 }
 
@@ -215,7 +215,7 @@ async fn the_places_in_a_long_state_are_those_on_the_next_owner_of_its_slot() {
     // Of each process one ends before the key goes, one after that, and one after the slot.
     let all_release_one = async |held: &mut Vec<Vec<Receipt>>| {
         for (process, receipt) in processes.iter().zip(held.pop().unwrap()) {
-            process.credit(receipt, 1);
+            process.refund(receipt, 1);
         }
         settles(&processes[0], &budget, (held.len() * PROCESSES) as u64).await;
     };
@@ -270,14 +270,14 @@ async fn during_a_deploy_both_versions_count_the_same_places_and_each_keeps_its_
         assert!(hold(&before, &two, 1).await.is_none());
         assert_eq!(five.taken(&after).await, 5);
     }
-    before.credit(old, 2);
+    before.refund(old, 2);
     settles(&after, &five, 3).await;
     assert!(hold(&before, &two, 1).await.is_none());
-    after.credit(new, 2);
+    after.refund(new, 2);
     settles(&after, &five, 1).await;
     let again = hold(&before, &two, 1).await.unwrap();
-    after.credit(last, 1);
-    before.credit(again, 1);
+    after.refund(last, 1);
+    before.refund(again, 1);
     settles(&after, &five, 0).await;
     for version in [before, after] {
         let stats = version.stats();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate_conformance::{Elapsed, FAR_AHEAD_US, Subject};
-use tollgate_core::Backend;
+use tollgate_core::{Backend, Call};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Pool, PoolGuard, Sentinels, Standalone, Tls};
 
@@ -87,7 +87,7 @@ impl Subject for OnServer {
 
     fn settle(&self) -> Elapsed<'_> {
         Box::pin(async {
-            let _decision = self.backend.decide(&[]).await.unwrap();
+            let _decision = self.backend.decide(Call::of(&[])).await.unwrap();
         })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tollgate_conformance::{Budget, Elapsed, FAR_AHEAD_US, Subject};
-use tollgate_core::{Backend, Quota};
+use tollgate_core::{Backend, Call, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Cluster, Pool, PoolGuard};
 
@@ -119,7 +119,7 @@ impl Subject for OnCluster {
         // Behind the queue of each slot.
         let peeks: Vec<_> = self
             .one_of_each_partition()
-            .map(|budget| self.backend.decide(&[budget.charge(0)]))
+            .map(|budget| self.backend.decide(Call::of(&[budget.charge(0)])))
             .collect();
         Box::pin(async {
             for peek in peeks {
@@ -139,7 +139,11 @@ async fn what_settles_is_asked_of_each_partition() {
     let subject = OnCluster::over(PARTITIONS).await;
 
     for budget in subject.one_of_each_partition() {
-        let decision = subject.backend.decide(&[budget.charge(1)]).await.unwrap();
+        let decision = subject
+            .backend
+            .decide(Call::of(&[budget.charge(1)]))
+            .await
+            .unwrap();
         assert!(decision.is_admitted());
     }
 

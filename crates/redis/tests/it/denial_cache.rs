@@ -8,7 +8,7 @@ use crate::common::{Budget, HOUR, Patience, connect, every_algorithm};
 use tokio::time::{sleep, timeout};
 use tollgate::{Cause, Event, Limiter, Policy};
 use tollgate_core::{
-    Algorithm, Backend, Ban, Charge, Concurrent, Decision, Key, Mode, Once, Quota, Scope,
+    Algorithm, Backend, Ban, Call, Charge, Concurrent, Decision, Key, Mode, Once, Quota, Scope,
     Timestamp, Verdict,
 };
 use tollgate_redis::RedisBackend;
@@ -299,14 +299,18 @@ async fn what_the_process_gives_back_resets_or_replaces_is_felt_at_once() {
         };
 
         let credited = receipt().await;
-        backend.credit(credited, 1);
+        backend.refund(credited, 1);
         assert!(
             budget.take(&backend, 1).await.unwrap().is_admitted(),
             "a credit"
         );
 
         until_known(&backend, &budget).await;
-        backend.reset(budget.scope, &budget.key).await.unwrap();
+        backend
+            .admin()
+            .reset(budget.scope, &budget.key)
+            .await
+            .unwrap();
         let after = exhaust(&backend, &budget).await;
         assert_eq!(after.len(), 3, "a reset");
 
@@ -317,7 +321,11 @@ async fn what_the_process_gives_back_resets_or_replaces_is_felt_at_once() {
             ..budget.charge(1)
         };
         assert!(
-            backend.decide(&[charge]).await.unwrap().is_admitted(),
+            backend
+                .decide(Call::of(&[charge]))
+                .await
+                .unwrap()
+                .is_admitted(),
             "another quota"
         );
     }
@@ -378,7 +386,11 @@ async fn what_another_process_does_is_felt_when_the_life_of_a_known_denial_is_ov
     let budget = Budget::of("api", Quota::per_day(1));
     until_known(&backend, &budget).await;
 
-    other.reset(budget.scope, &budget.key).await.unwrap();
+    other
+        .admin()
+        .reset(budget.scope, &budget.key)
+        .await
+        .unwrap();
     let reset_at = Instant::now();
 
     loop {
@@ -411,13 +423,13 @@ async fn a_ban_is_known_its_strikes_are_not_and_lifting_it_is_felt_at_once() {
     let charges = [charge(0, &budget, 1), charge(1, &ban, 0)];
     // An admission, and three strikes. Each is asked for.
     for n in 1..=4 {
-        let decision = backend.decide(&charges).await.unwrap();
+        let decision = backend.decide(Call::of(&charges)).await.unwrap();
         assert!(!decision.is_known());
         assert_eq!((decision.is_admitted(), asked(&backend)), (n == 1, n));
     }
     let known = async {
         loop {
-            let decision = backend.decide(&charges).await.unwrap();
+            let decision = backend.decide(Call::of(&charges)).await.unwrap();
             if decision.is_known() {
                 return decision;
             }
@@ -429,8 +441,8 @@ async fn a_ban_is_known_its_strikes_are_not_and_lifting_it_is_felt_at_once() {
     assert!(denied.verdicts().iter().all(Verdict::is_denied));
     assert!(denied.retry_after().unwrap() > DAY - HOUR);
 
-    backend.reset(charges[1].scope, &key).await.unwrap();
-    let free = backend.decide(&charges).await.unwrap();
+    backend.admin().reset(charges[1].scope, &key).await.unwrap();
+    let free = backend.decide(Call::of(&charges)).await.unwrap();
     // It is denied by its budget alone, and that is a strike.
     let is_denied: Vec<_> = { free.verdicts() }.iter().map(Verdict::is_denied).collect();
     assert_eq!((free.is_known(), is_denied), (false, vec![true, false]));
@@ -464,7 +476,7 @@ async fn trials_questions_ids_and_places_are_asked_for_and_everything_is_if_one_
     ] {
         for _ in 0..3 {
             let before = asked(&backend);
-            let decision = backend.decide(&charges).await.unwrap();
+            let decision = backend.decide(Call::of(&charges)).await.unwrap();
             assert_eq!(
                 (decision.is_known(), asked(&backend)),
                 (false, before + 1),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{Budget, PATIENT, Patience, recovered, refused};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, BackendError, FailureKind, Quota};
+use tollgate_core::{Backend, BackendError, Call, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -112,10 +112,12 @@ async fn a_right_that_is_taken_away_is_named_and_decisions_go_on_when_it_is_give
     // A request of one budget needs none of these. Two budgets are read together, and an absent one is looked for; a reset deletes.
     let (one, other) = (budget(), Budget::of("errors-too", Quota::per_hour(1_000)));
     let both = || async {
-        let said = backend.decide(&[one.charge(1), other.charge(1)]).await;
+        let said = backend
+            .decide(Call::of(&[one.charge(1), other.charge(1)]))
+            .await;
         said.map(|_decided| ())
     };
-    let reset = || async { backend.reset(one.scope, &one.key).await };
+    let reset = || async { backend.admin().reset(one.scope, &one.key).await };
     for missing in ["+mget", "+exists", "+del"] {
         both().await.unwrap();
         reset().await.unwrap();
@@ -262,7 +264,7 @@ async fn a_url_of_one_word_is_not_shown_since_it_may_be_a_password() {
         let builder = RedisBackend::builder(url);
         let why = refused(builder.clone()).await;
         let backend = builder.start().unwrap();
-        let place = backend.place().unwrap();
+        let place = backend.admin().place().unwrap();
         let error = lasting(&backend, FailureKind::Unreachable, "").await;
 
         for text in [why, place, format!("{error:?} {backend:?}")] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::watch::Watch;
 use crate::common::{Budget, HOUR, connect, recovered};
-use tollgate_core::{Backend, FailureKind, Quota};
+use tollgate_core::{Backend, Call, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -204,7 +204,7 @@ async fn whatever_a_server_answers_everybody_hears_in_time_and_it_is_used_again_
         for _ in 0..8 {
             let watch = Watch::start();
             let calls: Vec<_> = (0..10)
-                .map(|_| backend.decide(&[budget.charge(1)]))
+                .map(|_| backend.decide(Call::of(&[budget.charge(1)])))
                 .collect();
             for call in calls {
                 let said = call.await;

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Budget, Patience, cluster, connect};
+use crate::common::{Budget, HOUR, Patience, cluster, connect};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tollgate::{Ban, Limiter, Policy};
 use tollgate_core::Quota;
 use tollgate_redis::RedisBackend;
-use tollgate_testkit::{Cluster, Fault, Proxy, Sentinels, Standalone};
+use tollgate_testkit::{Cluster, Proxy, Sentinels, Standalone};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -78,6 +79,39 @@ async fn a_server_that_closes_idle_connections_costs_no_request() {
     assert_eq!(budget.remaining(&backend).await, 97);
 }
 
+/// By a process that has not asked for them before, and so knows nothing of their bans.
+#[tokio::test]
+async fn callers_who_are_banned_are_refused_after_any_silence() {
+    let server = Standalone::start();
+    let limiter = |backend| {
+        let ban = Ban::after(3, HOUR).lasting(HOUR);
+        let policy = Policy::new("login", Quota::per_day(100)).ban(ban);
+        Limiter::builder().policy(policy).backend(backend).build()
+    };
+    let operators = limiter(connect(&server).await).unwrap();
+    let services = limiter(connect(&server).await).unwrap();
+    let banned: Vec<String> = (0..14).map(|n| format!("mallory-{n}")).collect();
+    for caller in &banned {
+        operators.ban("login", caller, HOUR).await.unwrap();
+    }
+    let is_refused = async |caller: &String| {
+        let checked = services.check("login", caller).await.unwrap();
+        !checked.is_allowed() && checked.undecided().is_none()
+    };
+
+    let (killed, idle) = banned.split_at(12);
+    for (caller, silence_ms) in killed.iter().zip([2, 10, 50, 200].repeat(3)) {
+        close_all(&server);
+        sleep(Duration::from_millis(silence_ms)).await;
+        assert!(is_refused(caller).await, "{caller}");
+    }
+    let _set = server.command(&["CONFIG", "SET", "timeout", "1"]);
+    for caller in idle {
+        sleep(Duration::from_millis(2_500)).await;
+        assert!(is_refused(caller).await, "{caller}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_was_restarted_is_connected_to_before_anybody_asks() {
     let mut server = Standalone::start();
@@ -123,6 +157,57 @@ async fn connections_behind_sentinels_and_in_a_cluster_are_made_again_likewise()
             budget.take(&across, 1).await.unwrap();
         }
     }
+
+    // when the servers close idle connections, and many ask after that for what is spent
+    let servers = || sentinels.servers().iter().chain(cluster.nodes());
+    let set = |timeout: &str| {
+        for server in servers() {
+            let _set = server.command(&["CONFIG", "SET", "timeout", timeout]);
+        }
+    };
+    budget.take(&behind, 96 - 1).await.unwrap();
+    for budget in &of_nodes {
+        budget.take(&across, 95).await.unwrap();
+    }
+    set("1");
+    sleep(Duration::from_millis(2_500)).await;
+    let mut all = JoinSet::new();
+    for number in 0..64 {
+        let (behind, across) = (behind.clone(), across.clone());
+        let (budget, of_node) = (budget.clone(), of_nodes[number % 3].clone());
+        all.spawn(async move {
+            let one = budget.take(&behind, 1).await.unwrap();
+            let other = of_node.take(&across, 1).await.unwrap();
+            one.is_admitted() || other.is_admitted()
+        });
+    }
+    assert_eq!(all.join_all().await, [false; 64]);
+    set("0");
+}
+
+/// The kernel asks the other end, too: between two processes of ours nothing else may be sent for a while.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_kernel_keeps_connections_alive() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    Budget::of("kept", Quota::per_day(1))
+        .take(&backend, 1)
+        .await
+        .unwrap();
+    sleep(Duration::from_millis(300)).await;
+
+    let to_server = format!("0100007F:{:04X}", server.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table
+        .lines()
+        .map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // Established, and the timer is that of keepalive.
+    let ours: Vec<_> = rows
+        .filter(|row| row[2] == to_server && row[3] == "01")
+        .collect();
+    assert!(!ours.is_empty(), "{table}");
+    assert!(ours.iter().all(|row| row[5].starts_with("02:")), "{ours:?}");
 }
 
 /// A firewall that forgets a flow drops its packets and says nothing. New flows pass.
@@ -140,16 +225,13 @@ async fn a_flow_that_was_forgotten_costs_one_deadline() {
         one.and(other).unwrap();
     }
 
-    proxy.fail_with(Fault::Stall);
+    proxy.forget();
     let asked = Instant::now();
     let mut all = JoinSet::new();
     for _ in 0..8 {
         let (backend, budget) = (backend.clone(), budget.clone());
         all.spawn(async move { budget.take(&backend, 1).await });
     }
-    sleep(Duration::from_millis(100)).await;
-    proxy.fail_with(Fault::None);
-
     all.join_all().await;
     while budget.take(&backend, 1).await.is_err() {
         sleep(Duration::from_millis(5)).await;

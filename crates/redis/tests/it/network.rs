@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::watch::Watch;
 use crate::common::{Budget, HOUR, PATIENT, Patience, connect, recovered};
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, FailureKind, Quota};
+use tollgate_core::{Backend, Call, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Fault, Proxy, Standalone};
 
@@ -57,7 +57,7 @@ async fn pitfall_whatever_the_network_does_nothing_is_taken_twice_and_nobody_wai
             proxy.fail_with(if round % 4 == 2 { fault } else { Fault::None });
             let watch = Watch::start();
             let calls: Vec<_> = (0..50)
-                .map(|_| backend.decide(&[budget.charge(1)]))
+                .map(|_| backend.decide(Call::of(&[budget.charge(1)])))
                 .collect();
             asked += 50;
             for call in calls {
@@ -108,7 +108,7 @@ async fn one_lost_answer_does_not_keep_others_from_a_server_that_is_well() {
 
     proxy.fail_with(Fault::Stall);
     // A lone request leaves when it is first polled.
-    let lost = tokio::spawn(backend.decide(&[budget.charge(1)]));
+    let lost = tokio::spawn(backend.decide(Call::of(&[budget.charge(1)])));
     until(|| decisions(&server, 3)).await;
     sleep(Duration::from_millis(50)).await;
     proxy.fail_with(Fault::None);
@@ -142,20 +142,20 @@ async fn pitfall_what_nobody_waits_for_keeps_a_request_from_its_deadline() {
     let budget = Budget::of("unattended", Quota::per_hour(1_000));
     until(|| decisions(&server, 2)).await;
     let charges = [budget.charge(1)];
-    let decision = backend.decide(&charges).await.unwrap();
+    let decision = backend.decide(Call::of(&charges)).await.unwrap();
     let receipt = decision.receipts(&charges).next().unwrap();
     sleep(Duration::from_millis(50)).await;
 
     // when the answer to a request is lost on one connection, and that to a credit on the other
     proxy.fail_with(Fault::Stall);
-    let lost = tokio::spawn(backend.decide(&charges));
+    let lost = tokio::spawn(backend.decide(Call::of(&charges)));
     until(|| decisions(&server, 4)).await;
-    backend.credit(receipt, 1);
+    backend.refund(receipt, 1);
     until(|| decisions(&server, 5)).await;
 
     // then a caller that asks meanwhile hears in time that the outcome is unknown
     let watch = Watch::start();
-    let error = backend.decide(&charges).await.unwrap_err();
+    let error = backend.decide(Call::of(&charges)).await.unwrap_err();
     let waited = watch.elapsed();
     assert!(waited < deadline * 3, "{waited:?}: {error}");
     assert!(lost.await.unwrap().is_err());
@@ -199,7 +199,7 @@ async fn scripts_that_are_flushed_under_load_cost_nobody_a_decision() {
     let budget = Budget::of("flushed", lasting(100_000));
     for _ in 0..20 {
         let calls: Vec<_> = (0..100)
-            .map(|_| backend.decide(&[budget.charge(1)]))
+            .map(|_| backend.decide(Call::of(&[budget.charge(1)])))
             .collect();
         assert!(server.command(&["SCRIPT", "FLUSH"]).starts_with("+OK"));
         for call in calls {
@@ -233,7 +233,7 @@ async fn scripts_that_are_flushed_over_a_thousand_times_a_second_cost_nobody_a_d
     let mut failed = 0;
     for _ in 0..100 {
         let calls: Vec<_> = (0..20)
-            .map(|_| backend.decide(&[budget.charge(1)]))
+            .map(|_| backend.decide(Call::of(&[budget.charge(1)])))
             .collect();
         for call in calls {
             failed += u32::from(call.await.is_err());

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 use crate::common::{Budget, HOUR, Patience, every_algorithm, harness_name};
-use tollgate_core::Backend;
+use tollgate_core::{Backend, Call};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Standalone, shift_clock};
 
@@ -71,7 +71,7 @@ async fn hammer(url: &str) {
     for quota in every_algorithm(LIMIT, HOUR * 24 * 300) {
         let budget = Budget::of("processes", quota);
         let calls: Vec<_> = (0..EACH)
-            .map(|_| backend.decide(&[budget.charge(1)]))
+            .map(|_| backend.decide(Call::of(&[budget.charge(1)])))
             .collect();
         let mut admitted = 0;
         for call in calls {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::watch::Watch;
 use crate::common::{Budget, Patience, connect, recovered, refused};
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, FailureKind, Quota};
+use tollgate_core::{Backend, Call, FailureKind, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Network, Standalone, Weather};
 
@@ -98,7 +98,7 @@ async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
     server.stall();
     let watch = Watch::start();
     let waiting: Vec<_> = (0..500)
-        .map(|_| backend.decide(&[budget.charge(1)]))
+        .map(|_| backend.decide(Call::of(&[budget.charge(1)])))
         .collect();
     let mut kinds = Vec::new();
     for call in waiting {
@@ -141,7 +141,7 @@ async fn beyond_the_bound_of_the_queue_requests_fail_at_once() {
 
     server.stall();
     let calls: Vec<_> = (0..100)
-        .map(|_| backend.decide(&[budget.charge(1)]))
+        .map(|_| backend.decide(Call::of(&[budget.charge(1)])))
         .collect();
     server.go_on();
 
@@ -165,7 +165,7 @@ async fn pitfall_a_server_without_memory_refuses_and_takes_nothing() {
     let _set = server.command(&["CONFIG", "SET", "maxmemory", "1"]);
 
     let both = [first.charge(1), second.charge(1)];
-    let error = backend.decide(&both).await.unwrap_err();
+    let error = backend.decide(Call::of(&both)).await.unwrap_err();
     assert_eq!(error.kind(), FailureKind::OutOfMemory, "{error}");
 
     let _set = server.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -205,13 +205,13 @@ fn a_credit_is_lost_with_the_process_that_gave_it() {
         let backend = RedisBackend::builder(&url).patient();
         let backend = backend.connect().await.unwrap();
         let charges = [budget.charge(4)];
-        let decision = backend.decide(&charges).await.unwrap();
+        let decision = backend.decide(Call::of(&charges)).await.unwrap();
         network.set(Weather {
             is_parted: true,
             ..Weather::default()
         });
         for receipt in decision.receipts(&charges) {
-            backend.credit(receipt, 4);
+            backend.refund(receipt, 4);
         }
     });
     drop(first);

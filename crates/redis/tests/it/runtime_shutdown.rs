@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{Budget, Patience};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, BackendError, FailureKind, Quota};
+use tollgate_core::{Backend, BackendError, Call, FailureKind, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
@@ -52,7 +52,7 @@ fn outlives(builder: &RedisBackendBuilder, stall: impl Fn(), go_on: impl Fn()) {
         first.block_on(budget.take(&backend, 1)).unwrap();
         stall();
         let waiting: Vec<_> = (0..5)
-            .map(|_| second.spawn(backend.decide(&[budget.charge(1)])))
+            .map(|_| second.spawn(backend.decide(Call::of(&[budget.charge(1)]))))
             .collect();
         first.block_on(async { sleep(Duration::from_millis(50)).await });
 
@@ -69,13 +69,13 @@ fn outlives(builder: &RedisBackendBuilder, stall: impl Fn(), go_on: impl Fn()) {
             }
             for _ in 0..3 {
                 is_told(&at_once(budget.take(&backend, 1)).unwrap_err());
-                let both =
-                    [budget.charge(1), budget.charge(1)].map(|charge| backend.decide(&[charge]));
+                let both = [budget.charge(1), budget.charge(1)]
+                    .map(|charge| backend.decide(Call::of(&[charge])));
                 for call in both {
                     is_told(&at_once(call).unwrap_err());
                 }
             }
-            is_told(&at_once(backend.reset(budget.scope, &budget.key)).unwrap_err());
+            is_told(&at_once(backend.admin().reset(budget.scope, &budget.key)).unwrap_err());
         });
         go_on();
     }
@@ -121,11 +121,11 @@ fn what_is_given_back_through_a_runtime_that_has_ended_is_counted_as_lost() {
         let backend = first.block_on(builder.connect()).unwrap();
         let budget = Budget::of("lost", Quota::per_hour(1_000));
         let charges = [budget.charge(1)];
-        let decision = first.block_on(backend.decide(&charges)).unwrap();
+        let decision = first.block_on(backend.decide(Call::of(&charges))).unwrap();
         drop(first);
 
         for receipt in decision.receipts(&charges) {
-            backend.credit(receipt, 1);
+            backend.refund(receipt, 1);
         }
 
         assert_eq!(backend.stats().lost_give_backs, 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{Budget, PATIENT, Patience};
 use tokio::time::timeout;
-use tollgate_core::{Backend, Quota};
+use tollgate_core::{Backend, Call, Quota};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::{Cluster, Sentinels, Standalone};
 
@@ -44,7 +44,10 @@ async fn keeps_the_secret(builder: RedisBackendBuilder) {
     };
     is_secret_kept(&format!("{backend:?} {backend:#?}"));
     let budget = Budget::of("secret", Quota::per_hour(1));
-    let error = backend.decide(&[budget.charge(1)]).await.unwrap_err();
+    let error = backend
+        .decide(Call::of(&[budget.charge(1)]))
+        .await
+        .unwrap_err();
     is_secret_kept(&everything_said(&error));
 }
 
@@ -121,7 +124,7 @@ async fn a_backend_that_works_does_not_show_its_password() {
     is_secret_kept(&format!("{builder:?} {builder:#?}"));
     let backend = builder.patient().connect().await.unwrap();
     let budget = Budget::of("secret", Quota::per_hour(1));
-    let decision = backend.decide(&[budget.charge(1)]).await.unwrap();
+    let decision = backend.decide(Call::of(&[budget.charge(1)])).await.unwrap();
 
     is_secret_kept(&format!("{backend:?} {backend:#?} {decision:?}"));
 }

@@ -8,7 +8,7 @@ use crate::common::load::{Asked, ask_on, waited_only_until_known};
 use crate::common::watch::Watch;
 use crate::common::{Budget, HOUR, PATIENT, Patience, recovered};
 use tokio::time::sleep;
-use tollgate_core::{Backend, Ban, Charge, Key, Mode, Quota, Scope, Timestamp};
+use tollgate_core::{Backend, Ban, Call, Charge, Key, Mode, Quota, Scope, Timestamp};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::{Sentinels, Standalone};
 
@@ -295,7 +295,7 @@ async fn standing(backend: &RedisBackend, ban: &Budget, caller: &Key) -> (Option
         mode: Mode::Probe,
         ..ban.charge(0)
     };
-    let decision = backend.decide(&[probe]).await.unwrap();
+    let decision = backend.decide(Call::of(&[probe])).await.unwrap();
     let verdict = decision.verdicts()[0];
     let end = |left| decision.at().saturating_add(left);
     (verdict.retry_after().map(end), verdict.remaining())
@@ -319,7 +319,7 @@ async fn a_ban_and_a_strike_that_the_replica_has_seen_outlive_a_failover_with_th
             mode: Mode::Shadow,
             ..ban.charge(strikes)
         };
-        backend.decide(&[strike]).await.unwrap();
+        backend.decide(Call::of(&[strike])).await.unwrap();
     }
     let before = [
         standing(&backend, &ban, &mallory).await,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{Budget, HOUR, PATIENT, Patience, connect, every_algorithm, hammer};
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Algorithm, Backend, FailureKind, Key, Quota, Timestamp};
+use tollgate_core::{Algorithm, Backend, Call, Charge, FailureKind, Key, Mode, Quota, Timestamp};
 use tollgate_redis::{RedisBackend, StateName};
 use tollgate_testkit::Standalone;
 
@@ -35,10 +35,10 @@ async fn who_is_dropped_while_waiting_takes_nothing() {
 
     let mut kept = Vec::new();
     for n in 0..400 {
-        let call = backend.decide(&[budget.charge(1), other.charge(1)]);
+        let call = backend.decide(Call::of(&[budget.charge(1), other.charge(1)]));
         if n % 2 == 0 {
             drop(call);
-            kept.push(backend.decide(&[other.charge(1)]));
+            kept.push(backend.decide(Call::of(&[other.charge(1)])));
         } else {
             kept.push(call);
         }
@@ -93,11 +93,11 @@ async fn pitfall_foreign_values_fail_their_own_requests_and_are_left_as_they_are
             // In a call of its own, in one with others, and in one request with another charge.
             let alone = bad.take(&backend, 1).await;
             let calls = [
-                backend.decide(&[good.charge(0)]),
-                backend.decide(&[bad.charge(1)]),
-                backend.decide(&[good.charge(0)]),
-                backend.decide(&[good.charge(1), bad.charge(1)]),
-                backend.decide(&[good.charge(0)]),
+                backend.decide(Call::of(&[good.charge(0)])),
+                backend.decide(Call::of(&[bad.charge(1)])),
+                backend.decide(Call::of(&[good.charge(0)])),
+                backend.decide(Call::of(&[good.charge(1), bad.charge(1)])),
+                backend.decide(Call::of(&[good.charge(0)])),
             ];
             let [first, second, third, fourth, fifth] = calls;
             let said = [first.await, third.await, fifth.await];
@@ -135,9 +135,9 @@ async fn pitfall_a_large_foreign_value_costs_nobody_else_a_decision_and_no_bytes
             let alone = bad.take(&backend, 1).await;
             assert_eq!(alone.unwrap_err().kind(), FailureKind::ForeignState);
             let calls = [
-                backend.decide(&[good.charge(1)]),
-                backend.decide(&[bad.charge(1)]),
-                backend.decide(&[good.charge(1)]),
+                backend.decide(Call::of(&[good.charge(1)])),
+                backend.decide(Call::of(&[bad.charge(1)])),
+                backend.decide(Call::of(&[good.charge(1)])),
             ];
             let [first, second, third] = calls;
             assert!(first.await.unwrap().is_admitted());
@@ -182,6 +182,45 @@ async fn pitfall_every_state_is_there_while_it_means_something_and_gone_soon_aft
     assert_eq!(server.command(&["DBSIZE"]), ":0\r\n");
 }
 
+/// 1,000 invented keys under a limit per year would otherwise stay for a year.
+#[tokio::test]
+async fn what_takes_nothing_writes_no_key() {
+    let server = Standalone::start();
+    let backend = connect(&server).await;
+    let year = HOUR * 24 * 365;
+    let others = ["10/year in UTC", "10/hour warm up 1h"].map(|text| text.parse().unwrap());
+    for quota in every_algorithm(10, year).into_iter().chain(others) {
+        let spent = Budget::of("spent", Quota::per_day(1));
+        backend.decide(Call::of(&[spent.charge(1)])).await.unwrap();
+        for n in 0..20 {
+            let budget = Budget {
+                key: Key::from(&*format!("invented-{n}")),
+                ..Budget::of("api", quota)
+            };
+            let in_mode = |mode, cost| Charge {
+                mode,
+                ..budget.charge(cost)
+            };
+            let calls = [
+                vec![budget.charge(11)],
+                vec![budget.charge(0)],
+                vec![in_mode(Mode::Probe, 1)],
+                vec![in_mode(Mode::Shadow, 11)],
+                vec![spent.charge(1), budget.charge(1)],
+            ];
+            for charges in calls {
+                backend.decide(Call::of(&charges)).await.unwrap();
+            }
+        }
+        assert_eq!(server.command(&["DBSIZE"]).trim(), ":1", "{quota}");
+        backend
+            .admin()
+            .reset(spent.scope, &spent.key)
+            .await
+            .unwrap();
+    }
+}
+
 #[tokio::test]
 async fn pitfall_no_state_lives_for_ever() {
     let server = Standalone::start();
@@ -191,11 +230,11 @@ async fn pitfall_no_state_lives_for_ever() {
         let budget = Budget::of(&format!("mortal-{n}"), *quota);
         for cost in [1, 2, 3, 0, 40] {
             let charge = [budget.charge(cost)];
-            let decision = backend.decide(&charge).await.unwrap();
+            let decision = backend.decide(Call::of(&charge)).await.unwrap();
             for receipt in decision.receipts(&charge) {
                 backend.debit(&receipt, 7);
                 if cost % 2 == 0 {
-                    backend.credit(receipt, 1);
+                    backend.refund(receipt, 1);
                 }
             }
         }
@@ -331,10 +370,10 @@ async fn a_request_that_nobody_polls_keeps_nobody_waiting() {
     let backend = connect_once(&server).await;
     let budget = Budget::of("unpolled", Quota::per_hour(100));
 
-    let never_polled = backend.decide(&[budget.charge(1)]);
+    let never_polled = backend.decide(Call::of(&[budget.charge(1)]));
     assert_eq!(budget.remaining(&backend).await, 99);
 
-    let mut polled_once = Box::pin(backend.decide(&[budget.charge(1)]));
+    let mut polled_once = Box::pin(backend.decide(Call::of(&[budget.charge(1)])));
     let once = poll_fn(|cx| Poll::Ready(polled_once.as_mut().poll(cx)));
     assert!(once.await.is_pending());
     assert_eq!(budget.remaining(&backend).await, 98);
@@ -357,14 +396,14 @@ async fn a_lone_request_that_is_dropped_at_any_time_takes_nothing() {
 
     let mut answered = 0;
     for n in 0..600 {
-        let call = backend.decide(&[budget.charge(1)]);
-        let other = (n % 3 == 0).then(|| backend.decide(&[budget.charge(0)]));
+        let call = backend.decide(Call::of(&[budget.charge(1)]));
+        let other = (n % 3 == 0).then(|| backend.decide(Call::of(&[budget.charge(0)])));
         if n % 5 > 0 && timeout(Duration::from_micros(n), call).await.is_ok() {
             answered += 1;
         }
         // Some are answered on a slow machine, too.
         if n % 50 == 0 {
-            backend.decide(&[budget.charge(1)]).await.unwrap();
+            backend.decide(Call::of(&[budget.charge(1)])).await.unwrap();
             answered += 1;
         }
         if let Some(other) = other {
@@ -393,7 +432,7 @@ async fn a_request_that_is_polled_too_late_is_not_sent() {
     let backend = builder.deadline(deadline).connect().await.unwrap();
     let budget = Budget::of("late", Quota::per_hour(100));
 
-    let call = backend.decide(&[budget.charge(1)]);
+    let call = backend.decide(Call::of(&[budget.charge(1)]));
     sleep(deadline).await;
 
     let kind = call.await.unwrap_err().kind();

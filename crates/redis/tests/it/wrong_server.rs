@@ -159,6 +159,6 @@ async fn who_we_are_and_where_is_as_it_was_set() {
     assert_eq!(budget.remaining(&same_key).await, 9);
     let other_key = other.hash_identities("other").connect().await.unwrap();
     assert_eq!(budget.remaining(&other_key).await, 10);
-    let _reset = backend.reset(budget.scope, &budget.key).await;
+    let _reset = backend.admin().reset(budget.scope, &budget.key).await;
     assert_eq!(budget.remaining(&same_key).await, 10);
 }

@@ -175,13 +175,13 @@ pub(crate) mod slot {
 pub(crate) mod stats {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::wire::Call;
+    use super::wire::ScriptCall;
 
     #[derive(Debug, Default)]
     pub(crate) struct Counters(AtomicUsize);
 
     impl Counters {
-        pub(crate) fn sent(&self, _call: &Call<'_>, _sha: &str, _requests: usize) {}
+        pub(crate) fn sent(&self, _call: &ScriptCall<'_>, _sha: &str, _requests: usize) {}
 
         pub(crate) fn received(&self, _reply: usize) {}
 

@@ -3,7 +3,8 @@
 use redis::Value;
 use smallvec::SmallVec;
 use tollgate_core::{
-    BackendError, Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
+    BackendError, Call, Charge, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp,
+    decide,
 };
 
 pub(crate) const MAX_KEYS: usize = 255;
@@ -124,17 +125,21 @@ fn decided(charges: &[OwnedCharge]) -> Decision {
         .iter()
         .map(|charge| State::full(charge.quota))
         .collect();
-    decide(Timestamp::from_micros(1 << 50), &charges, &mut states[..])
+    decide(
+        Timestamp::from_micros(1 << 50),
+        Call::of(&charges),
+        &mut states[..],
+    )
 }
 
 pub(crate) struct Plan;
 
-pub(crate) struct Call<'a> {
+pub(crate) struct ScriptCall<'a> {
     pub(crate) keys: Vec<&'a [u8]>,
     pub(crate) runs: Vec<Vec<u8>>,
 }
 
-impl Call<'_> {
+impl ScriptCall<'_> {
     pub(crate) fn is_of(&mut self, caller: &(), _places: &[u16]) {
         let () = caller;
     }
@@ -145,9 +150,11 @@ impl Plan {
         None
     }
 
-    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> (Self, Call<'a>) {
+    pub(crate) fn of<'a>(
+        requests: impl IntoIterator<Item = &'a Request>,
+    ) -> (Self, ScriptCall<'a>) {
         let verbs = requests.into_iter().map(Request::verb).collect();
-        let call = Call {
+        let call = ScriptCall {
             keys: Vec::new(),
             runs: vec![verbs],
         };

@@ -106,10 +106,10 @@ fn decisions(counts: &[ResultCount]) -> Value {
 /// outage. A limiter hears of its end by the next decision, so that the time since the latest one is told as well.
 fn backend(limiter: &Limiter, asked: Option<Duration>) -> Value {
     let backend = limiter.backend();
-    let place = backend.place();
+    let place = backend.admin().place();
     let mut figures = Map::new();
     let mut away = 0;
-    backend.figures(&mut |figure, value| {
+    backend.admin().figures(&mut |figure, value| {
         let name = match figure {
             Figure::Calls => "calls",
             Figure::Requests => "requests",

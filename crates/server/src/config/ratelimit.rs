@@ -1,4 +1,5 @@
-//! Files of envoy/ratelimit: each rate limit becomes a policy that counts in fixed windows, as that service does.
+//! Files of envoy/ratelimit: each rate limit becomes a policy that counts in fixed windows, as that service does. A file has a
+//! document for each domain.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,17 +7,45 @@ use std::time::Duration;
 
 use saphyr::MarkedYaml;
 use tollgate::config::{LimiterConfig, PolicyConfig, QuotasConfig};
-use tollgate::{Algorithm, MAX_NAME_LEN, OnFailure, Quota};
+use tollgate::{Algorithm, MAX_NAME_LEN, OnFailure, OnMissing, Quota};
 
-use super::yaml::{at, document, fields, flag, line, list, number, text};
+use super::yaml::{at, documents, fields, flag, line, list, number, text};
+use crate::identity::Reading;
 use crate::period::{period, unit_named};
 use crate::rules::{MOST_ENTRIES, Pattern, Rule, RuleCharge, Rules, SecondRule};
 
 /// The policies and the rules of a file.
 pub(super) fn read(yaml: &str) -> Result<(LimiterConfig, Rules), String> {
-    let document = document(yaml)?;
+    let mut reader = Reader::default();
+    let mut domains = BTreeSet::new();
+    let documents = documents(yaml)?;
+    for document in &documents {
+        let (domain, descriptors) = domain_of(document)?;
+        if !domains.insert(domain) {
+            return Err(at(
+                line(document),
+                format_args!(
+                    "domain: {domain:?} has a document before this one: write both as one"
+                ),
+            ));
+        }
+        reader.domain = domain;
+        if let Some(node) = descriptors {
+            reader.descriptors(node)?;
+        }
+        reader.finish_domain();
+    }
+    let mut limiter = LimiterConfig::default();
+    limiter.policies = reader.policies;
+    Ok((limiter, reader.rules))
+}
+
+/// The domain of a document, and its descriptors.
+fn domain_of<'n, 'y>(
+    document: &'n MarkedYaml<'y>,
+) -> Result<(&'n str, Option<&'n MarkedYaml<'y>>), String> {
     let (mut domain, mut descriptors) = (None, None);
-    for (field, line, node) in fields(&document, "the file")? {
+    for (field, line, node) in fields(document, "the file")? {
         match field {
             "domain" => domain = text(node, field)?,
             // Envoy Gateway names its files.
@@ -25,27 +54,17 @@ pub(super) fn read(yaml: &str) -> Result<(LimiterConfig, Rules), String> {
             _ => return Err(unknown(field, line, "domain, descriptors, name")),
         }
     }
-    let Some(domain) = domain else {
-        let begin = line(&document);
-        return Err(at(
-            begin,
+    match domain {
+        Some(domain) => Ok((domain, descriptors)),
+        None => Err(at(
+            line(document),
             "domain: is missing, and no gateway sends an empty one",
-        ));
-    };
-    let mut reader = Reader {
-        domain,
-        path: Vec::new(),
-        shared: Vec::new(),
-        rules: Rules::default(),
-        policies: Vec::new(),
-    };
-    if let Some(node) = descriptors {
-        reader.descriptors(node)?;
+        )),
     }
-    Ok(reader.finish())
 }
 
 /// A file while it is read.
+#[derive(Default)]
 struct Reader<'t> {
     domain: &'t str,
     /// The entries down to the descriptor that is read.
@@ -240,19 +259,18 @@ impl Reader<'_> {
         RuleCharge {
             policy: Arc::from(name),
             identity: open.map(|(place, _)| place).collect(),
+            reading: Reading::Unstated,
+            on_missing: OnMissing::Share,
             is_report: false,
         }
     }
 
-    fn finish(mut self) -> (LimiterConfig, Rules) {
+    fn finish_domain(&mut self) {
         // A limit that a gateway states counts whatever the file says. The quota of the policy is never asked.
         let name = policy_name(self.domain, &[]);
         let quotas = QuotasConfig::One("1/s fixed-window".to_owned());
         self.policies.push(policy(&name, quotas, false));
         self.rules.read_as_envoy_does(self.domain, name.into());
-        let mut limiter = LimiterConfig::default();
-        limiter.policies = self.policies;
-        (limiter, self.rules)
     }
 }
 
@@ -459,7 +477,7 @@ descriptors:
         let (_, rules) = read(yaml).unwrap();
         let find = |entries: &[(&str, &str)]| match rules.find(
             "messaging",
-            entries.iter().copied(),
+            entries.iter().map(|(key, value)| (*key, value.as_bytes())),
             false,
         ) {
             Found::Rule(rule) => match &rule.charge {
@@ -481,6 +499,141 @@ descriptors:
         assert_eq!(find(&[("white", "x")]), "no limit");
     }
 
+    /// The fields that Envoy Gateway writes behind each descriptor.
+    const REST: &str =
+        "quota_mode: false, detailed_metric: false, value_to_metric: false, share_threshold: false";
+
+    /// A descriptor as Envoy Gateway writes it, with these parts in place of what it leaves empty.
+    fn generated(key: &str, value: &str, limit: &str, nested: &str, shadow: bool) -> String {
+        format!(
+            "{{ key: {key}, value: \"{value}\", rate_limit: {limit}, descriptors: [{nested}], shadow_mode: {shadow}, {REST} }}"
+        )
+    }
+
+    /// A rate limit as Envoy Gateway writes it.
+    fn generated_limit(requests: u32, unit: &str) -> String {
+        format!(
+            "{{ requests_per_unit: {requests}, unit: {unit}, unlimited: false, name: \"\", replaces: [] }}"
+        )
+    }
+
+    /// The policies, each with 0 in place of the hash of its name.
+    fn in_words(yaml: &str) -> Vec<String> {
+        let words = policies(yaml).into_iter().map(|(name, quotas, is_trial)| {
+            let name = match name.rsplit_once('-') {
+                Some((readable, _)) if name.starts_with("e-") => format!("{readable}-0"),
+                _ => name,
+            };
+            let trial = if is_trial { ", on trial" } else { "" };
+            format!("{name}: {quotas}{trial}")
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn each_shape_that_envoy_gateway_writes_is_read() {
+        let five = generated_limit(5, "SECOND");
+        let five = |key: &str, value: &str| generated(key, value, &five, "", false);
+        let without = |key: &str, nested: &str| generated(key, key, "null", nested, false);
+        let masked = |is_trial| {
+            let limit = generated_limit(7, "HOUR");
+            generated("masked_remote_address", "0.0.0.0/0", &limit, "", is_trial)
+        };
+        let yearly = generated("match", "match", &generated_limit(1, "YEAR"), "", false);
+        let open =
+            "{ requests_per_unit: 0, unit: \"\", unlimited: true, name: \"\", replaces: [] }";
+        for (descriptors, expected) in [
+            (
+                without("shop", &five("match", "match")),
+                &["web/shop.shop/match.match: 5/s fixed-window"][..],
+            ),
+            // One budget for each value, beside budgets of single values.
+            (
+                without(
+                    "shop",
+                    &[five("match", ""), five("match", "client-a")].join(", "),
+                ),
+                &[
+                    "web/shop.shop/match: 5/s fixed-window",
+                    "web/shop.shop/match.client-a: 5/s fixed-window",
+                ],
+            ),
+            // Below the name of a policy of Kubernetes.
+            (
+                without("ns/p/0", &five("match--1", "match--1")),
+                &["e-web/ns/p/0.ns/p/0/match--1.match--1-0: 5/s fixed-window"],
+            ),
+            // Networks below a header, and the same on trial.
+            (
+                without("shop", &without("match", &masked(false))),
+                &["e-web/shop.shop/match.match/masked_remote_addre-0: 7/h fixed-window"],
+            ),
+            (
+                without("shop", &masked(true)),
+                &["e-web/shop.shop/masked_remote_address.0.0.0.0/0-0: 7/h fixed-window, on trial"],
+            ),
+            // Several routes, for any value.
+            (
+                ["shop", "blog"]
+                    .map(|key| generated(key, "", "null", &yearly, false))
+                    .join(", "),
+                &[
+                    "web/shop/match.match: 1/365day fixed-window",
+                    "web/blog/match.match: 1/365day fixed-window",
+                ],
+            ),
+            // No limit, and no descriptors.
+            (
+                without("shop", &generated("match", "match", open, "", false)),
+                &[],
+            ),
+            (String::new(), &[]),
+        ] {
+            for yaml in [
+                format!("name: web\ndomain: web\ndescriptors: [{descriptors}]\n"),
+                format!("name: web\ndomain: web\ndescriptors: [{descriptors}]\n")
+                    .replace("detailed_metric: false", "detailed_metric: true"),
+            ] {
+                assert_eq!(in_words(&yaml), expected, "{yaml}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_document_of_a_file_is_a_domain_of_its_own() {
+        let document = |domain: &str, requests: u32| {
+            let limit = generated_limit(requests, "HOUR");
+            let descriptor = generated("account", "", &limit, "", false);
+            format!("name: {domain}\ndomain: {domain}\ndescriptors: [{descriptor}]\n")
+        };
+
+        let (limiter, rules) =
+            read(&[document("web", 5), document("ns/policy", 7)].join("---\n")).unwrap();
+
+        assert!(limiter.build(&Registry::new()).unwrap().build().is_ok());
+        let quotas = |domain: &str| {
+            let found = rules.find(domain, [("account", &b"acme"[..])].into_iter(), false);
+            let Found::Rule(Rule {
+                charge: Some(charge),
+                ..
+            }) = found
+            else {
+                return None;
+            };
+            let mut policies = limiter.policies.iter();
+            let policy = policies.find(|policy| *policy.name == *charge.policy)?;
+            Some(format!("{:?}", policy.quotas))
+        };
+        for (domain, expected) in [("web", "5/h"), ("ns/policy", "7/h")] {
+            let quotas = quotas(domain).unwrap();
+            assert!(quotas.contains(expected), "{domain}: {quotas}");
+            // A gateway may state a limit of its own in each.
+            let stated = rules.find(domain, [("other", &b""[..])].into_iter(), true);
+            assert!(matches!(stated, Found::Override(_)), "{stated:?}");
+        }
+        assert!(quotas("third").is_none());
+    }
+
     #[test]
     fn what_is_not_supported_or_wrong_is_refused_with_its_line() {
         let of = |descriptor: &str| format!("domain: d\ndescriptors:\n  - key: a\n{descriptor}");
@@ -492,8 +645,8 @@ descriptors:
                 "line 1: domain: is missing, and no gateway sends an empty one",
             ),
             (
-                "domain: a\n---\ndomain: b".to_owned(),
-                "line 3: another document begins here, and a file has one domain",
+                "domain: a\n---\ndomain: a".to_owned(),
+                "line 3: domain: \"a\" has a document before this one: write both as one",
             ),
             (
                 "domain: a\nlimits: []".to_owned(),

@@ -1,10 +1,10 @@
-//! A document in YAML, node by node: each error has its line.
+//! Documents in YAML, node by node: each error has its line.
 
 use saphyr::{MarkedYaml, ScalarStyle, YamlData, YamlLoader};
 use saphyr_parser::Parser;
 
-/// The only document of a text.
-pub(super) fn document(text: &str) -> Result<MarkedYaml<'_>, String> {
+/// The documents of a text: one at least.
+pub(super) fn documents(text: &str) -> Result<Vec<MarkedYaml<'_>>, String> {
     let mut loader = YamlLoader::default();
     // A scalar stays as it is written: `value: 007` is text.
     loader.early_parse(false);
@@ -12,15 +12,11 @@ pub(super) fn document(text: &str) -> Result<MarkedYaml<'_>, String> {
     if let Some(error) = loaded.err().as_ref().or(loader.error()) {
         return Err(at(error.marker().line(), error.info()));
     }
-    let mut documents = loader.into_documents();
-    match (documents.pop(), documents.len()) {
-        (Some(document), 0) => Ok(document),
-        (None, _) => Err("the file is empty".to_owned()),
-        (Some(second), _) => Err(at(
-            line(&second),
-            "another document begins here, and a file has one domain: give each its file and its server",
-        )),
+    let documents = loader.into_documents();
+    if documents.is_empty() {
+        return Err("the file is empty".to_owned());
     }
+    Ok(documents)
 }
 
 /// A sentence with its line.

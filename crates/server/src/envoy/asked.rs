@@ -1,11 +1,11 @@
 //! The charges that a request of descriptors asks for.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use tollgate::{Algorithm, Check, JointOutcome, Key, Limiter, Quota, Quotas};
+use tollgate::{Algorithm, Check, JointOutcome, Key, Limiter, OnMissing, Quota, Quotas};
 
 use crate::counts::{Counters, Tally};
+use crate::identity::{Identity, Missing};
 use crate::period::period;
 use crate::proto::rate_limit_descriptor::RateLimitOverride;
 use crate::proto::rate_limit_response::rate_limit::Unit;
@@ -39,7 +39,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 struct Charge {
     policy: Arc<str>,
-    key: Key,
+    identity: Identity,
     /// The hits that the request asks for.
     cost: u64,
     /// The hits that were spent already.
@@ -61,6 +61,12 @@ struct Stated {
     limit: u32,
     unit: Unit,
 }
+
+/// The limit that refuses a request.
+const NOTHING: Stated = Stated {
+    limit: 0,
+    unit: Unit::Second,
+};
 
 impl Asked {
     /// The charges of a request by these rules.
@@ -113,7 +119,12 @@ impl Asked {
     ) -> Result<Place, String> {
         match (meant.stated, &meant.found) {
             (Some(stated), Found::Override(policy)) => {
-                let charge = Charge::of(policy, key_of_all(descriptor), Some(stated));
+                let key = key_of_all(descriptor);
+                let identity = Identity {
+                    canonical: key.clone(),
+                    stated: key,
+                };
+                let charge = Charge::of(policy, identity, Some(stated));
                 self.charge(charge, meant.hits, false)
             }
             (None, Found::Override(_)) | (_, Found::NoRule) => Ok(Place::Unknown),
@@ -125,8 +136,18 @@ impl Asked {
                     charge: Some(rule), ..
                 }),
             ) => {
-                let key = key_of(descriptor, rule, limiter)?;
-                let charge = Charge::of(&rule.policy, key, stated);
+                let (identity, stated) = match identity_of(descriptor, rule, limiter) {
+                    Ok(identity) => (identity, stated),
+                    // As a layer does: an identity that is there and cannot be read never passes free.
+                    Err(missing) => match rule.on_missing {
+                        OnMissing::Pass if !missing.is_ambiguous => return Ok(Place::Unlimited),
+                        // A report decides nothing, and such requests were refused.
+                        OnMissing::Deny if rule.is_report => return Ok(Place::Unlimited),
+                        OnMissing::Deny => (missing.shared, Some(NOTHING)),
+                        _ => (missing.shared, stated),
+                    },
+                };
+                let charge = Charge::of(&rule.policy, identity, stated);
                 self.charge(charge, meant.hits, rule.is_report)
             }
         }
@@ -134,13 +155,17 @@ impl Asked {
 
     /// Adds hits to a budget. Several descriptors that reach one budget make one charge of all their hits.
     fn charge(&mut self, charge: Charge, hits: u64, is_report: bool) -> Result<Place, String> {
-        let is_same = |known: &Charge| known.policy == charge.policy && known.key == charge.key;
+        let is_same = |known: &Charge| {
+            known.policy == charge.policy && known.identity.canonical == charge.identity.canonical
+        };
         let known = self.charges.iter().position(is_same);
         let place = known.unwrap_or(self.charges.len());
-        if known.is_some_and(|place| self.charges[place].stated != charge.stated) {
-            return Err(
-                "it states another limit for the budget of a descriptor before it".to_owned(),
-            );
+        if let Some(known) = known
+            && !is_report
+            && self.charges[known].stated != charge.stated
+        {
+            // Callers choose values, and so which descriptors meet in a budget: an error would let the request pass.
+            self.charges[known].stated = Some(NOTHING);
         }
         if place == MOST_CHARGES {
             return Err(format!(
@@ -169,7 +194,7 @@ impl Asked {
     pub(super) fn checks<'a>(&self, limiter: &'a Limiter) -> Result<Vec<Check<'a>>, String> {
         let charges = self.charges.iter();
         let check = |charge: &Charge| {
-            let check = limiter.check(&charge.policy, charge.key.clone());
+            let check = limiter.check(&charge.policy, charge.identity.stated.clone());
             let check = check.cost(charge.cost);
             let Some(stated) = charge.stated else {
                 return Ok(check);
@@ -249,7 +274,7 @@ impl<'r> Meant<'r> {
             return Err("an entry has an empty key".to_owned());
         }
         let entries = descriptor.entries.iter();
-        let entries = entries.map(|entry| (entry.key.as_str(), entry.value.as_str()));
+        let entries = entries.map(|entry| (entry.key.as_str(), &*entry.value));
         let stated = descriptor.limit.map(Stated::of).transpose()?;
         Ok(Self {
             found: rules.find(&request.domain, entries, stated.is_some()),
@@ -277,10 +302,10 @@ impl<'r> Meant<'r> {
 }
 
 impl Charge {
-    fn of(policy: &Arc<str>, key: Key, stated: Option<Stated>) -> Self {
+    fn of(policy: &Arc<str>, identity: Identity, stated: Option<Stated>) -> Self {
         Self {
             policy: Arc::clone(policy),
-            key,
+            identity,
             cost: 0,
             spent: 0,
             stated,
@@ -336,48 +361,24 @@ fn hits(request: &RateLimitRequest, descriptor: &RateLimitDescriptor) -> Result<
 fn key_of_all(descriptor: &RateLimitDescriptor) -> Key {
     let entries = descriptor.entries.iter();
     let parts: Vec<_> = entries
-        .flat_map(|entry| [Key::from(&*entry.key), Key::from(&*entry.value)])
+        .flat_map(|entry| [Key::from(&*entry.key), Key::bytes(&entry.value)])
         .collect();
     Key::tuple(&parts)
 }
 
 /// The identity whose budget a descriptor charges.
-fn key_of(
+fn identity_of(
     descriptor: &RateLimitDescriptor,
     charge: &RuleCharge,
     limiter: &Limiter,
-) -> Result<Key, String> {
+) -> Result<Identity, Missing> {
     let values = charge.identity.iter();
     let values: Vec<_> = values
         .map(|place| &*descriptor.entries[*place].value)
         .collect();
-    let key = match values.as_slice() {
-        [] => Key::global(),
-        [value] => Key::from(*value),
-        values => {
-            let parts: Vec<_> = values.iter().map(|value| Key::from(*value)).collect();
-            Key::tuple(&parts)
-        }
-    };
-    let Some(policy) = limiter.policy(&charge.policy) else {
-        return Ok(key);
-    };
-    let misfit = match limiter.identity(&policy, &key) {
-        Ok(key) => return Ok(key),
-        Err(misfit) => misfit,
-    };
-    // The policy's key is an address, as that of a layer in a service is.
-    match values.as_slice() {
-        // A zone is the host's own name for a link, which says nothing of the caller. The layer drops it as well.
-        [value] => match value
-            .split('%')
-            .next()
-            .unwrap_or_default()
-            .parse::<IpAddr>()
-        {
-            Ok(address) => Ok(limiter.client_key(address)),
-            Err(_) => Err(misfit.to_string()),
-        },
-        _ => Err(misfit.to_string()),
+    match limiter.policy(&charge.policy) {
+        Some(policy) => charge.reading.read(&values, limiter, &policy),
+        // The check says so.
+        None => Err(Missing::default()),
     }
 }

@@ -396,7 +396,8 @@ fn hostile_identities_are_shown_as_they_are_and_run_nothing() {
         "a\\u{202e}gpj.exe",
         "line\\u{a}break\\u{2028}and\\u{0}more",
         "\\u{200b}",
-        " blanks  ",
+        // Blanks around the value of a header are none of it.
+        "blanks",
         &long,
     ] {
         assert!(shown.contains(key), "{key}: {shown:?}");

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tollgate_testkit::Envoy;
 
 use crate::common::guide;
-use crate::common::http::{Answer, send};
+use crate::common::http::{Answer, send, send_key};
 use crate::common::{File, Served, free_address, without_redis};
 
 /// A machine that builds beside the test takes its time.
@@ -132,6 +132,32 @@ async fn envoy_limits_by_the_configuration_of_the_guide() {
         (counts.invalid, counts.undecided, counts.unknown_descriptors),
         (0, 0, 0)
     );
+    served.stop().await;
+}
+
+/// The key is the caller's to choose. A search is limited whatever it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_odd_value_of_a_header_lets_no_request_around_its_limits() {
+    let file = File::toml(&example("toml").replace("shadow = true", ""));
+    let address = free_address().await;
+    let served = Served::start(&file, address).await;
+    let envoy = envoy(address, &[]).await;
+    let odd: [&[u8]; 5] = [b"1.2.3.4:5", b"[::1]:1", b"\xff", b"a\xc3", b"good"];
+    for key in odd {
+        let mut passed = 0;
+        for _ in 0..25 {
+            let answer = send_key(envoy.address(), "GET /", key).await;
+            passed += usize::from(answer.status == 200);
+        }
+        assert_eq!(passed, 20, "{key:?}");
+    }
+    let mut passed = 0;
+    for number in 0..10 {
+        let key = [b"\xff", &[b'0' + number][..]].concat();
+        let answer = send_key(envoy.address(), "GET /search", &key).await;
+        passed += usize::from(answer.status == 200);
+    }
+    assert_eq!(passed, 3);
     served.stop().await;
 }
 

@@ -5,6 +5,7 @@ mod admin_page;
 mod common;
 mod envoy;
 mod forward_auth;
+mod odd_values;
 mod service;
 mod service_errors;
 mod service_reload;

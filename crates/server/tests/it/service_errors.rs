@@ -100,7 +100,7 @@ async fn hostile_descriptors_have_an_answer() {
     );
     // A message above the bound is refused, and the connection goes on.
     let status = asker
-        .send(request([account(&"x".repeat(300_000))]))
+        .send(request([account(&"x".repeat(5_000_000))]))
         .await
         .unwrap_err();
     assert_eq!(status.code(), Grpc::OutOfRange, "{status}");

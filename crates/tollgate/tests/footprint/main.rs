@@ -2,6 +2,7 @@
 
 #[path = "../it/common/mod.rs"]
 mod common;
+mod leases;
 mod messages;
 mod quota_lookups;
 mod replacement;

@@ -394,7 +394,7 @@ async fn answers_fit_into_the_bodies_of_services() {
     holds(|| Box::new(Full::<Bytes>::default())).await;
     holds(|| BoxBody::<Bytes, Infallible>::new(Empty::new())).await;
     holds(|| UnsyncBoxBody::<Bytes, Infallible>::new(Empty::new())).await;
-    holds(|| Either::<Full<Bytes>, Empty<Bytes>>::Right(Empty::new())).await;
+    holds(|| Either::<Full<Bytes>, Full<Bytes>>::Right(Full::default())).await;
 }
 
 #[test]

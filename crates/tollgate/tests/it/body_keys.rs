@@ -73,18 +73,12 @@ async fn a_form_without_the_field_passes_and_one_that_cannot_be_told_spends_one_
     assert_eq!(status(&app, request(&kind, "user=a")).await, 200);
     assert_eq!(status(&app, request(&kind, "user=a")).await, 429);
 
-    // A body with the field is read, though it says that it is something else.
-    assert_eq!(
-        status(&app, request("application/json", "user=a")).await,
-        429
-    );
-
     let absent = [
         (FORM, "user="),
         (FORM, "users=a"),
         (FORM, ""),
         ("text/plain", ""),
-        ("application/json", "{}"),
+        ("application/json", ""),
     ];
     for (kind, body) in absent.into_iter().chain(absent) {
         let status = status(&app, request(kind, body)).await;
@@ -95,6 +89,8 @@ async fn a_form_without_the_field_passes_and_one_that_cannot_be_told_spends_one_
         (FORM, "user=a&user=b"),
         (FORM, "user=a&longer=than-20"),
         ("text/plain", "user=a"),
+        ("application/json", "{}"),
+        ("application/json", "user=a"),
     ];
     let mut expected = 200;
     for (kind, body) in ambiguous {
@@ -339,8 +335,11 @@ async fn a_field_of_a_json_document_is_an_identity() {
     assert_eq!(status(&app, body(r#"{"a":["8"]}"#)).await, 429);
 
     assert_eq!(status(&app, body(r#"{"a":[7.0]}"#)).await, 429);
-    let as_a_form = request(FORM, r#"{"a":["7"]}"#);
-    assert_eq!(status(&app, as_a_form).await, 429);
+    let of_unknown = echo(JsonField::new("a.0"));
+    for expected in [200, 429] {
+        let as_a_form = request(FORM, r#"{"a":["7"]}"#);
+        assert_eq!(status(&of_unknown, as_a_form).await, expected);
+    }
 
     // None of these spends a budget.
     for absent in [

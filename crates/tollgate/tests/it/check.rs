@@ -88,7 +88,7 @@ async fn what_was_taken_can_be_given_back_and_added_to() {
         .unwrap()
         .into_receipts()
     {
-        limiter.credit(receipt, 1);
+        limiter.refund(receipt, 1);
     }
     let peek = limiter.check("mail", "alice").cost(0).await.unwrap();
     assert_eq!(

@@ -102,7 +102,7 @@ async fn receipts_are_in_the_order_of_the_checks() {
     let receipts = called(&limiter, 4).await.into_receipts();
     assert_eq!(receipts.len(), 2);
 
-    limiter.credit(receipts.into_iter().next().unwrap(), 4);
+    limiter.refund(receipts.into_iter().next().unwrap(), 4);
 
     assert_eq!(left(&limiter, "account", "acme").await, 10);
     assert_eq!(left(&limiter, "user", "alice").await, 1);

@@ -338,6 +338,8 @@ async fn every_body_that_can_be_wrapped_holds_while_it_is_sent() {
     holds_while_it_is_sent(|chunks| tollgate::AnyBody::new(frames(chunks))).await;
     type Either2 = Either<BoxBody<Bytes, Infallible>, Full<Bytes>>;
     holds_while_it_is_sent(|chunks| Either2::Left(BoxBody::new(frames(chunks)))).await;
+    type Either3 = Either<Full<Bytes>, BoxBody<Bytes, Infallible>>;
+    holds_while_it_is_sent(|chunks| Either3::Right(BoxBody::new(frames(chunks)))).await;
     #[cfg(feature = "tonic")]
     holds_while_it_is_sent(|chunks| tonic::body::Body::new(frames(chunks))).await;
 }

@@ -14,9 +14,9 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::key::Global;
 use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Capability, Charge, Concurrent, Decision,
-    FailureKind, Key, Limiter, OnFailure, PeerAddr, Policy, Quota, RateLimitLayer, Receipt, Scope,
-    Timestamp,
+    Admin, Answer, Backend, BackendError, Call, Capabilities, Capability, Concurrent, Decision,
+    FailureKind, Key, Limiter, OnFailure, PeerAddr, Policy, Quota, RateLimitLayer, Scope,
+    Settlement, Timestamp,
 };
 use tower::ServiceExt;
 
@@ -31,30 +31,39 @@ impl Away {
 }
 
 impl Backend for Away {
-    fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, _call: Call<'_>) -> Answer<Decision> {
         Answer::now(Err(BackendError::new(FailureKind::Unreachable, "away")))
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        assert_eq!(receipt.at(), Timestamp::default());
-        assert!(receipt.quota().is_held());
-        assert!(self.0.fetch_sub(n, Ordering::SeqCst) >= n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        match settlement {
+            Settlement::Refund(receipt, n) => {
+                assert_eq!(receipt.at(), Timestamp::default());
+                assert!(receipt.quota().is_held());
+                assert!(self.0.fetch_sub(n, Ordering::SeqCst) >= n);
+            }
+            Settlement::Assume(charge) => {
+                assert!(charge.quota.is_held());
+                self.0.fetch_add(charge.cost, Ordering::SeqCst);
+            }
+            _ => {}
+        }
     }
 
-    fn debit(&self, _receipt: &Receipt, _n: u64) {}
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+}
 
+impl Admin for Away {
     fn reset(&self, _scope: Scope, _key: &Key) -> Answer<()> {
         Answer::now(Ok(()))
     }
 
-    fn assume(&self, charge: &Charge<'_>) -> bool {
-        assert!(charge.quota.is_held());
-        self.0.fetch_add(charge.cost, Ordering::SeqCst);
-        true
-    }
-
     fn capabilities(&self) -> Capabilities {
-        Capabilities::none().with(Capability::Held)
+        Capabilities::none()
+            .with(Capability::Held)
+            .with(Capability::Assumes)
     }
 }
 
@@ -116,7 +125,7 @@ async fn a_check_that_passes_undecided_is_assumed_while_its_guard_lives() {
     drop(first);
     assert_eq!(away.assumed(), 2);
     for receipt in second.into_receipts() {
-        allowing.credit(receipt, 2);
+        allowing.refund(receipt, 2);
     }
     assert_eq!(away.assumed(), 0);
 

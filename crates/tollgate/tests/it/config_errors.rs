@@ -29,6 +29,18 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
             "policy \"p\": quotas \"Day\": invalid name for a quota",
         ),
         (
+            json!({ "key": { "query": "user" }, "exempt_keys": ["007"], "block_keys": { "forbidden": ["7"] } }),
+            "policy \"p\": block_keys \"7\": is in exempt_keys too",
+        ),
+        (
+            json!({ "key": { "cookie": "sid" }, "exempt_keys": ["a%20b"], "block_keys": { "forbidden": ["a b"] } }),
+            "policy \"p\": block_keys \"a b\": is in exempt_keys too",
+        ),
+        (
+            json!({ "key": "host", "exempt_keys": ["API.example"], "block_keys": { "forbidden": ["api.example"] } }),
+            "policy \"p\": block_keys \"api.example\": is in exempt_keys too",
+        ),
+        (
             json!({ "routes": ["x"] }),
             "policy \"p\": route \"x\": does not start with /",
         ),
@@ -139,6 +151,15 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
         (
             json!({ "key": ["host", "method"], "block_keys": { "too_many_requests": ["x"] } }),
             "policy \"p\": block_keys \"x\": names no caller: the key has several parts",
+        ),
+        // One caller in two spellings.
+        (
+            json!({ "exempt_keys": ["::ffff:192.0.2.1"], "block_keys": { "forbidden": ["192.0.2.1"] } }),
+            "policy \"p\": block_keys \"192.0.2.1\": is in exempt_keys too, which lets it pass",
+        ),
+        (
+            json!({ "key": { "header": "x-api-key" }, "exempt_keys": ["b", "a"], "block_keys": { "too_many_requests": ["a"] } }),
+            "policy \"p\": block_keys \"a\": is in exempt_keys too, which lets it pass",
         ),
         (
             json!({ "exempt_keys": [{ "registered": "x" }] }),

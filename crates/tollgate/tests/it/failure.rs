@@ -224,3 +224,30 @@ async fn the_log_tells_of_an_outage_once_and_of_its_end() {
     assert_eq!(count("the backend decides again"), 1, "{text}");
     assert_eq!(limiter.failures(), 15);
 }
+
+/// Slashes, doubled and encoded, are read in several ways, and each may lead to a route of its own.
+#[tokio::test]
+async fn a_path_of_more_quotas_than_a_call_may_have_is_refused_whatever_the_rule() {
+    for rule in [OnFailure::Allow, OnFailure::Local(Share::WHOLE)] {
+        let routes = ["/{p}/a%2Fb/", "/a%2Fb", "/a/b"];
+        let policies = routes.iter().zip(["one", "two", "three"]);
+        let policies = policies.map(|(route, name)| {
+            let quotas: Vec<_> = (1..=11)
+                .map(|seconds| Quota::new(99, Duration::from_secs(seconds)))
+                .collect();
+            Policy::new(name, quotas).route(route).on_failure(rule)
+        });
+        let layer = RateLimitLayer::new(Limiter::builder().policies(policies).build().unwrap());
+        let status = async |path: &str| {
+            let mut request = from("10.0.0.1");
+            *request.uri_mut() = path.parse().unwrap();
+            let response = layer.layer(Strict::default()).oneshot(request).await;
+            response.unwrap().status()
+        };
+
+        assert_eq!(status("//a%2Fb/").await, 503, "{rule:?}");
+        for path in ["/a/b", "/a//b", "/a%2Fb", "/x/a%2Fb/"] {
+            assert_eq!(status(path).await, 200, "{rule:?} {path}");
+        }
+    }
+}

@@ -110,7 +110,7 @@ async fn a_credit_forgets_the_id() {
         .unwrap();
     let mut receipts = first.into_receipts();
     assert_eq!(receipts.len(), 1);
-    limiter.credit(receipts.pop().unwrap(), 1);
+    limiter.refund(receipts.pop().unwrap(), 1);
     // The clock stands still, and the next charge is made in the microsecond of the first.
     clock.advance(Duration::from_micros(1));
     assert_eq!(left(&limiter, "order-7").await, 9);

@@ -34,9 +34,12 @@ struct Logins {
 impl Logins {
     async fn new(backend: Arc<dyn Backend>, quota: Quota) -> Self {
         let policy = Policy::new("login", quota)
-            .key(Global)
-            .count_if(|response| response.status() == StatusCode::UNAUTHORIZED)
-            .once_by(Header::new("idempotency-key"));
+            .count_if(|response| response.status() == StatusCode::UNAUTHORIZED);
+        Self::of(backend, policy).await
+    }
+
+    async fn of(backend: Arc<dyn Backend>, policy: Policy) -> Self {
+        let policy = policy.key(Global).once_by(Header::new("idempotency-key"));
         let limiter = Limiter::builder().policy(policy).backend(backend);
         let limiter = limiter.build().unwrap();
         let (begun, wrong) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
@@ -121,6 +124,33 @@ async fn a_login_that_succeeds_in_the_end_makes_no_wrong_guess_free() {
                 QUOTA.min(round + 1) * REPLAYS
             );
         }
+    }
+}
+
+/// A part of a charge is no more than the whole: a login that succeeds costs one, and a wrong one a hundred.
+#[tokio::test]
+async fn a_charge_that_is_settled_to_less_makes_no_wrong_guess_free() {
+    let (backends, _server) = everywhere().await;
+    for backend in backends {
+        let policy = Policy::new("settled", Quota::per_day(300)).cost(100);
+        let policy = policy.settle_by(|response| (response.status() == 200).then_some(1));
+        let logins = Logins::of(backend, policy).await;
+        let mut passed = 0;
+        for round in 0..6 {
+            let id = format!("login-{round}");
+            for word in ["right", "wrong", "wrong"] {
+                let answer = logins.served.request(logins.request(&id, word)).await;
+                passed += u64::from(answer.status() != StatusCode::TOO_MANY_REQUESTS);
+                // Redis is asked for the refund later.
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        let wrong = logins.wrong.load(Ordering::SeqCst);
+        // Two of a hundred fit beside what the right ones cost, and each has its replays.
+        assert!(
+            (1..=2 * (1 + REPLAYS)).contains(&wrong),
+            "{wrong} of {passed}"
+        );
     }
 }
 

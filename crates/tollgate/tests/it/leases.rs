@@ -161,7 +161,7 @@ async fn a_leased_charge_is_credited() {
     }
     assert_eq!(receipts.len(), 300);
     for receipt in receipts {
-        limiter.credit(receipt, 1);
+        limiter.refund(receipt, 1);
     }
     drop(limiter);
     sleep(10 * LAG).await;

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tollgate::key::Global;
 use tollgate::{
-    Limiter, LimiterBuilder, MethodRouterExt, Policy, Quota, RateLimitLayer, rate_limit,
+    Limiter, LimiterBuilder, MethodRouterExt, Policy, Quota, Quotas, RateLimitLayer, rate_limit,
 };
 use tollgate_testkit::shop::{OrdersServer, Shop};
 use tonic::service::Routes;
@@ -312,6 +312,26 @@ async fn a_policy_for_a_host_covers_what_a_handler_can_take_for_it() {
 
         // then two of them reach the host's handler
         assert_eq!(ran.load(Ordering::SeqCst), 2, "{head}");
+    }
+}
+
+/// An answer in gRPC has the status 200: a cache or a browser would take it for the page.
+#[tokio::test]
+async fn a_page_is_answered_in_http_whatever_its_caller_claims_to_speak() {
+    let limit = Policy::new("pages", Quotas::none()).key(Global);
+    let app = Router::new()
+        .route("/page", any(|| async {}))
+        .route("/items/{id}", any(|| async {}))
+        .fallback(|| async {})
+        .layer(RateLimitLayer::new(limit));
+    for path in ["/", "/page", "/page/", "/items/7"] {
+        let request = Request::post(path).header("content-type", "application/grpc");
+        let request = request.body(Body::empty()).unwrap();
+
+        let answer = app.clone().oneshot(request).await.unwrap();
+
+        assert!(answer.status().is_client_error(), "{path}: {answer:?}");
+        assert_eq!(answer.headers().get("grpc-status"), None, "{path}");
     }
 }
 

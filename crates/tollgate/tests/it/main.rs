@@ -52,6 +52,7 @@ mod hostile_clients;
 mod idempotency;
 mod idempotency_refunds;
 mod idempotency_served;
+mod inner_refusals;
 mod interval_refill;
 mod keys;
 mod leases;

@@ -201,7 +201,7 @@ async fn what_the_application_credits_and_debits_is_heard_of() {
         ear.take();
 
         limiter.debit(&receipts[0], 1);
-        limiter.credit(receipts.remove(0), 2);
+        limiter.refund(receipts.remove(0), 2);
 
         assert_eq!(
             ear.take(),

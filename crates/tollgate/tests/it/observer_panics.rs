@@ -136,7 +136,7 @@ async fn felt(
         .unwrap()
         .into_receipts();
     limiter.debit(&receipts[0], 1);
-    limiter.credit(receipts.remove(0), 1);
+    limiter.refund(receipts.remove(0), 1);
 
     // Turns and places: one that is let in, one that waits, one that leaves, and one that waits in vain.
     for policy in ["slow", "places"] {

@@ -228,7 +228,7 @@ async fn what_the_application_asks_and_corrects_came_by_no_transport() {
     let acquired = limiter.acquire("tokens", Key::global()).await.unwrap();
     let receipts = acquired.into_receipts();
     limiter.debit(&receipts[0], 1);
-    limiter.credit(receipts.into_iter().next().unwrap(), 1);
+    limiter.refund(receipts.into_iter().next().unwrap(), 1);
     assert_eq!(
         ear.take(),
         [Cause::Backend, Cause::Debited, Cause::Credited]

@@ -96,13 +96,31 @@ fn each_alert_has_a_section_of_the_runbook_and_tests() {
             "{name}"
         );
     }
-    for word in ["**Impact**", "**First command**", "**Decide**", "**Undo**"] {
-        assert_eq!(
-            runbook.matches(word).count(),
-            runbook.matches("\n### ").count(),
-            "{word}"
+}
+
+/// The parts of a section, in the order in which they are read.
+const PARTS: [&str; 4] = ["**Impact**", "**First command**", "**Decide**", "**Undo**"];
+
+#[test]
+fn each_alert_has_impact_first_command_decision_and_undo_in_this_order_and_none_is_code() {
+    let runbook = page("runbook.md");
+    for section in runbook.split("\n### ").skip(1) {
+        let section = section.split("\n## ").next().unwrap();
+        let (name, _) = section.split_once('\n').unwrap();
+        let bold = section.match_indices("**").step_by(2);
+        let parts = bold.filter_map(|(at, _)| {
+            let part = PARTS.iter().find(|part| section[at..].starts_with(**part));
+            part.copied()
+        });
+        assert_eq!(parts.collect::<Vec<_>>(), PARTS, "{name}");
+        let (_, command) = section.split_once(PARTS[1]).unwrap();
+        let (command, _) = command.split_once(PARTS[2]).unwrap();
+        assert!(
+            command.contains("`tollgate ") || command.contains("`curl "),
+            "{name}: {command}"
         );
     }
+    assert!(!runbook.contains("`limiter."));
 }
 
 /// A line of the log: its level, and its words.

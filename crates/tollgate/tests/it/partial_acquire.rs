@@ -101,7 +101,7 @@ async fn receipts_of_a_grant_give_back_what_was_granted() {
     let batch = limiter.check("mail", "alice").up_to(20).await.unwrap();
     let mut receipts = batch.into_receipts();
     // Four of the ten mails were sent.
-    limiter.credit(receipts.remove(0), 6);
+    limiter.refund(receipts.remove(0), 6);
     assert_eq!(granted(&limiter, 20).await, 6);
 }
 

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use crate::common::{Strict, at_a_standstill, from, header};
 use http::{Method, Request, Response};
-use tollgate::key::{Cookie, Global, Header, MatchedRoute, PathParam, from_async_fn};
+use tollgate::config::{PolicyConfig, Registry};
+use tollgate::key::{
+    AsyncKeyExtractor, Cookie, Global, Header, KeyMissing, MatchedRoute, PathParam, from_async_fn,
+};
 use tollgate::{
-    Block, ClientIp, Limiter, OnMissing, Policy, Quota, Quotas, RateLimitLayer, RateLimitStatus,
-    Tiers,
+    Block, ClientAddress, ClientIp, Key, Limiter, OnMissing, Policy, Quota, Quotas, RateLimitLayer,
+    RateLimitStatus, RequestView, Tiers,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -219,8 +222,16 @@ async fn callers_that_cannot_be_told_apart_share_one_budget_unless_told_otherwis
 /// Otherwise one caller who leaves a part out locks out all others who lack it.
 #[tokio::test]
 async fn who_lacks_a_part_of_a_key_shares_a_budget_only_with_those_who_agree_in_the_others() {
-    let keys: [fn(Policy) -> Policy; 3] = [
+    let keys: [fn(Policy) -> Policy; 5] = [
         |policy| policy.key((ClientIp, Cookie::new("session"))),
+        |policy| policy.key((Cookie::new("device"), (ClientIp, Cookie::new("session")))),
+        |_| {
+            let address = |request: &RequestView<'_>| request.client_ip().map(|ip| ip.to_string());
+            waiting_for(
+                from_async_fn(move |request| ready(address(request))),
+                OnMissing::Share,
+            )
+        },
         |policy| policy.key((Header::new("x-none"), ClientIp, MatchedRoute)),
         |policy| policy.key_async((ClientIp, from_async_fn(|_| ready(None::<&str>)))),
     ];
@@ -232,6 +243,25 @@ async fn who_lacks_a_part_of_a_key_shares_a_budget_only_with_those_who_agree_in_
             assert_eq!(status(&layer, from(caller)).await, 429, "{caller}");
         }
     }
+}
+
+/// A policy of a file whose key has a first part that is waited for.
+fn waiting_for(caller: impl AsyncKeyExtractor, on_missing: OnMissing) -> Policy {
+    let file = r#"{ "name": "keyed", "quotas": "1/h", "key": [{ "registered": "caller" }, { "header": "x-none" }] }"#;
+    let mut config: PolicyConfig = serde_json::from_str(file).unwrap();
+    config.on_missing = on_missing;
+    let registry = Registry::new().register_key_async("caller", caller);
+    config.build(&registry, &ClientAddress::peer()).unwrap()
+}
+
+/// A part that is waited for is asked for even if another one is missing.
+#[tokio::test]
+async fn an_ambiguous_part_that_is_waited_for_never_passes_for_an_absent_one() {
+    let unclear = || Err::<Key, _>(KeyMissing::new("caller").ambiguous("it has several values"));
+    let policy = waiting_for(from_async_fn(move |_| ready(unclear())), OnMissing::Pass);
+    let (layer, _) = layer([policy]);
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 200);
+    assert_eq!(status(&layer, from("10.0.0.1")).await, 429);
 }
 
 #[tokio::test]

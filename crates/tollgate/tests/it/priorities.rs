@@ -10,10 +10,10 @@ use http::{Request, Response};
 use tokio::task::yield_now;
 use tollgate::key::{Global, Header, PathParam, Query};
 use tollgate::{
-    Algorithm, Answer, Backend, Capabilities, Charge, CheckError, CheckOutcome, Concurrent,
+    Admin, Algorithm, Answer, Backend, Call, Charge, CheckError, CheckOutcome, Concurrent,
     ConfigError, Decision, Event, FailureKind, HeaderForm, Key, Limiter, MemoryBackend, Mode,
-    OnFailure, Policy, Quota, Quotas, RateLimitHeaders, RateLimitLayer, RateLimitStatus, Receipt,
-    Scope, Share, Tiers,
+    OnFailure, Policy, Quota, Quotas, RateLimitHeaders, RateLimitLayer, RateLimitStatus, Scope,
+    Settlement, Share, Tiers,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -243,7 +243,7 @@ async fn a_check_says_its_class() {
     let wait = refused.retry_after().unwrap();
     assert_eq!(wait, Duration::from_secs(3 * 360));
     for receipt in all.into_receipts() {
-        limiter.credit(receipt, 3);
+        limiter.refund(receipt, 3);
     }
     assert!(check().class("normal").await.unwrap().is_allowed());
 
@@ -265,21 +265,20 @@ struct Recorder {
 }
 
 impl Backend for Recorder {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.asked.lock().unwrap().push(format!("{charges:?}"));
-        self.inner.decide(charges)
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        self.asked
+            .lock()
+            .unwrap()
+            .push(format!("{:?}", call.charges));
+        self.inner.decide(call)
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.inner.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.inner.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.inner.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.inner.reset(scope, key)
+    fn admin(&self) -> &dyn Admin {
+        self.inner.admin()
     }
 }
 
@@ -615,27 +614,19 @@ impl fmt::Debug for Meanwhile {
 }
 
 impl Backend for Meanwhile {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let answer = self.inner.decide(charges);
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        let answer = self.inner.decide(call);
         let given_back = self.happens.lock().unwrap().take();
         drop(given_back);
         answer
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.inner.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.inner.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.inner.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.inner.reset(scope, key)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+    fn admin(&self) -> &dyn Admin {
+        self.inner.admin()
     }
 }
 

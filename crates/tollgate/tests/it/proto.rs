@@ -101,7 +101,7 @@ async fn an_option_takes_the_quotas_that_a_policy_takes() {
         (r#"quota: "10/h 5/s""#, "did you mean \"10/h; 5/s\""),
         (r#"quota: "0""#, "\"none\" refuses every request"),
         (r#"quota: "10/""#, "did you mean \"10/s\""),
-        (r#"quota: "10/1.5h" burst: 2"#, "did you mean \"10/90min\""),
+        (r#"quota: "10/1.5h" burst: 2"#, "90min for 1.5h"),
         (r#"quota: "unlimited""#, "leave the policy out"),
         (
             r#"quota: "10/h; 5/s" burst: 9"#,

@@ -57,7 +57,7 @@ async fn while_anybody_waits_a_request_that_has_passed_gives_nothing_back() {
         };
 
         for receipt in first.into_receipts() {
-            limiter.credit(receipt, 1);
+            limiter.refund(receipt, 1);
         }
 
         let next = acquire(&limiter).await.waited();

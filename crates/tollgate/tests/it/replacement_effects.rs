@@ -462,6 +462,12 @@ async fn a_spent_caller_waits_as_long_as_is_stated_and_passes_then() {
         (burst(100), burst(10), seconds(91 * 60)),
         (Quota::per_day(24), Quota::per_minute(60), seconds(86_341)),
         (Quota::per_hour(60), Quota::per_minute(60), seconds(3_541)),
+        // A hundred times the rate, and the burst stays: all of the new budget drains in 0.6 s, and a minute is owed.
+        (
+            Quota::per_minute(10),
+            Quota::per_minute(1_000).burst(10),
+            Duration::from_millis(59_460),
+        ),
     ] {
         let (backend, clock) = at_a_standstill();
         let limiter = Limiter::builder().policy(Policy::new("api", from));
@@ -502,13 +508,15 @@ async fn a_reset_ends_the_wait_of_a_spent_caller() {
 }
 
 #[tokio::test]
-async fn half_of_a_budget_is_half_of_the_next() {
+async fn used_units_take_as_long_to_drain_under_the_next_quota() {
     for (from, to, left) in [
         (per_day(20), per_day(120), 60),
         (per_day(120), per_day(20), 10),
         // Ten of twenty take as long to drain as ten of 120 that drain as fast.
         (per_day(30).burst(20), per_day(30).burst(120), 110),
         (Quota::per_hour(60), Quota::per_day(240), 235),
+        // Where the burst does not grow with the rate, half of the time is more than all of the next budget.
+        (Quota::per_minute(10), Quota::per_minute(1_000).burst(10), 0),
     ] {
         let limiter = Limiter::builder().policy(Policy::new("api", from));
         let limiter = limiter.backend(at_a_standstill().0).build().unwrap();

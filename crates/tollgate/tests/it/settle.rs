@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use tokio_stream::StreamExt;
 use tollgate::key::Global;
 use tollgate::{
-    Answer, Backend, Cause, Charge, Decision, Event, FailureKind, Key, Limiter, MemoryBackend,
-    OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus, Receipt, Scope, SettleError, Share,
+    Admin, Answer, Backend, Call, Cause, Decision, Event, FailureKind, Key, Limiter, MemoryBackend,
+    OnFailure, Policy, Quota, RateLimitLayer, RateLimitStatus, SettleError, Settlement, Share,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -103,22 +103,17 @@ struct Asked {
 }
 
 impl Backend for Asked {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.backend.decide(charges)
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        self.backend.decide(call)
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
+    fn settle(&self, settlement: Settlement<'_>) {
         self.corrections.fetch_add(1, Ordering::SeqCst);
-        self.backend.credit(receipt, n);
+        self.backend.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.corrections.fetch_add(1, Ordering::SeqCst);
-        self.backend.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.backend.reset(scope, key)
+    fn admin(&self) -> &dyn Admin {
+        self.backend.admin()
     }
 }
 

@@ -57,6 +57,9 @@ impl Trial {
     }
 }
 
+/// Longer than reading a file takes, however busy the machine is.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
 const TEN: &str = "[[policies]]\nname = \"api\"\nquotas = \"10/s\"\n";
 
 #[test]
@@ -109,13 +112,13 @@ fn each_change_is_told_in_words_and_logged() {
     assert!(trial.limiter.policy("app").is_some() && trial.limiter.policy("api").is_none());
 }
 
-/// The figures are those after which such a caller passes: `tests/changes.rs`.
+/// The figures are those after which such a caller passes: `replacement_effects.rs`.
 #[test]
 fn a_change_that_makes_spent_callers_wait_for_longer_says_for_how_long() {
     let keep = "takes effect at once; callers keep what they have used";
     let waits = "one that has spent all waits for up to";
     let raised = "although the rate is raised, one that has spent all waits for up to";
-    let ends = "`tollgate reset api KEY --redis URL` ends the wait";
+    let ends = "`tollgate reset api KEY --redis URL --limits FILE` ends the wait";
     for (from, to, words) in [
         (
             "60/h burst 100",
@@ -136,6 +139,11 @@ fn a_change_that_makes_spent_callers_wait_for_longer_says_for_how_long() {
             "100/h",
             "100/min",
             format!("{keep}; {raised} 3540.6s: {ends}"),
+        ),
+        (
+            "10/min",
+            "1000/min burst 10",
+            format!("{keep}; {raised} 59.46s: {ends}"),
         ),
         // It waits no longer than the new quota says.
         ("10/min", "20/min", keep.to_owned()),
@@ -163,13 +171,32 @@ fn a_change_that_makes_spent_callers_wait_for_longer_says_for_how_long() {
     }
 }
 
+#[test]
+fn a_tier_that_is_raised_says_how_long_its_spent_callers_wait() {
+    let with = |gold: &str| {
+        format!(
+            "{TEN}\n[policies.tiers]\nby = {{ \"203.0.113.7\" = \"gold\" }}\nquotas = {{ gold = \"{gold}\" }}\n"
+        )
+    };
+    let trial = following(&with("100/h"));
+    let said = trial.write(&with("100/min"));
+    let told = said[0].replace(&*trial.path().to_string_lossy(), "FILE");
+    assert!(
+        told.ends_with(
+            "tiers: changed; takes effect at once; tier gold: callers keep what they have used; although the rate is raised, one that \
+             has spent all waits for up to 3540.6s: `tollgate reset api KEY --redis URL --limits FILE` ends the wait"
+        ),
+        "{told}"
+    );
+}
+
 /// The words about a change of the only quota.
 fn told_change(from: &str, to: &str) -> String {
     let trial = following(&TEN.replace("10/s", from));
     let said = trial.write(&TEN.replace("10/s", to));
     let change = format!("policy api: {from} → {to}; ");
     let (_, told) = said[0].split_once(&change).unwrap();
-    told.to_owned()
+    told.replace(&*trial.path().to_string_lossy(), "FILE")
 }
 
 /// Until the end of the window, and a month has 31 days at most.
@@ -332,7 +359,6 @@ fn a_file_that_cannot_be_read_is_told_as_that_and_what_was_known_of_it_stays() {
     }
 }
 
-#[cfg(feature = "metrics")]
 /// To open one would wait for its writer, for ever.
 #[cfg(unix)]
 #[test]
@@ -344,12 +370,16 @@ fn a_named_pipe_in_place_of_the_file_is_told_and_waited_for_by_nobody() {
         .status();
     assert!(made.unwrap().success());
 
-    let error = trial.watch.reload().unwrap_err();
+    let (tells, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tells.send(trial.watch.reload()));
+    let told = told.recv_timeout(PATIENCE).expect("nothing is waited for");
 
+    let error = told.unwrap_err();
     assert!(error.is_unreadable(), "{error}");
     assert!(error.to_string().contains("not a file"), "{error}");
 }
 
+#[cfg(feature = "metrics")]
 #[test]
 fn a_file_that_is_refused_is_counted_once_and_so_is_the_one_that_replaces_it() {
     // given

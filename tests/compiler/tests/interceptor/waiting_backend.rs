@@ -1,25 +1,18 @@
 //! An interceptor cannot wait, and a backend that does is refused before anything runs.
 
 use tollgate::{
-    Answer, Backend, Charge, Decision, Key, Limiter, Policy, Quota, RateLimitInterceptor, Receipt,
-    Scope,
+    Answer, Backend, Call, Decision, Limiter, Policy, Quota, RateLimitInterceptor, Settlement,
 };
 
 #[derive(Debug)]
 struct Elsewhere;
 
 impl Backend for Elsewhere {
-    fn decide(&self, _: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, _: Call<'_>) -> Answer<Decision> {
         Answer::later(async { unreachable!() })
     }
 
-    fn credit(&self, _: Receipt, _: u64) {}
-
-    fn debit(&self, _: &Receipt, _: u64) {}
-
-    fn reset(&self, _: Scope, _: &Key) -> Answer<()> {
-        Answer::now(Ok(()))
-    }
+    fn settle(&self, _: Settlement<'_>) {}
 }
 
 fn main() {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tollgate_core::{Backend, Ban, Charge, Key, Mode, Quota, Scope};
+use tollgate_core::{Backend, Ban, Call, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -47,7 +47,7 @@ impl Caller {
         for charges in [&caller.denied()[..], &caller.banned()] {
             let mut admitted = Vec::new();
             for _ in 0..3 {
-                let decision = caller.backend.decide(charges).await.unwrap();
+                let decision = caller.backend.decide(Call::of(charges)).await.unwrap();
                 admitted.push(decision.is_admitted());
             }
             assert_eq!(admitted, [true, false, false]);
@@ -79,7 +79,7 @@ impl Caller {
     /// Knocks so often at once. None passes.
     async fn knock(&self, charges: &[Charge<'_>], together: u32) {
         let knocks: Vec<_> = (0..together)
-            .map(|_| self.backend.decide(charges))
+            .map(|_| self.backend.decide(Call::of(charges)))
             .collect();
         for knock in knocks {
             assert!(!knock.await.unwrap().is_admitted());
@@ -144,7 +144,7 @@ async fn knock_for_a_second(caller: &Caller, charges: &[Charge<'_>]) -> Duration
             let due_at = began_at + SECOND * knock / KNOCKS;
             // A timer of the runtime would ring once for ten.
             thread::sleep(due_at.saturating_duration_since(Instant::now()));
-            runtime.spawn(caller.backend.decide(charges))
+            runtime.spawn(caller.backend.decide(Call::of(charges)))
         })
         .collect();
     for asked in asking {
@@ -238,7 +238,7 @@ async fn knocks_beside_a_request_without_a_ban_cost_redis_less_than_lone_ones() 
 
     let (_so_far, before) = (server.instructions(), caller.backend.stats());
     for _ in 0..ROUNDS {
-        let other = caller.backend.decide(&plain);
+        let other = caller.backend.decide(Call::of(&plain));
         caller.knock(&banned, KNOCKS_EACH).await;
         assert!(!other.await.unwrap().is_admitted());
     }

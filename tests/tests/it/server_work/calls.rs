@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::Connection;
-use tollgate_core::{Algorithm, Backend, Charge, Decision, Key, Mode, Quota, Receipt, Scope};
+use tollgate_core::{Algorithm, Backend, Call, Charge, Decision, Key, Mode, Quota, Receipt, Scope};
 use tollgate_redis::{RedisBackend, StateName};
 use tollgate_testkit::Standalone;
 
@@ -251,10 +251,12 @@ impl Side {
                 oldest.receipts(&charge).next().unwrap()
             };
             match verb {
-                Verb::Decide => decisions.push(self.backend.decide(&charges)),
-                Verb::Credit => self.backend.credit(receipt(), 1),
+                Verb::Decide => decisions.push(self.backend.decide(Call::of(&charges))),
+                Verb::Credit => self.backend.refund(receipt(), 1),
                 Verb::Debit => self.backend.debit(&receipt(), *cost),
-                Verb::Reset => resets.push(self.backend.reset(parts[0].0.scope(), &keys[0])),
+                Verb::Reset => {
+                    resets.push(self.backend.admin().reset(parts[0].0.scope(), &keys[0]));
+                }
             }
         }
         for decision in decisions {
@@ -269,7 +271,7 @@ impl Side {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let calls = self.backend.stats().calls - before.calls;
-        self.backend.decide(&[]).await.unwrap();
+        self.backend.decide(Call::of(&[])).await.unwrap();
         calls
     }
 }
@@ -326,19 +328,19 @@ impl Held {
         let backend = &self.quick.backend;
         let mut decisions = Vec::new();
         for _ in 0..count {
-            decisions.push(backend.decide(&charge).await.unwrap());
+            decisions.push(backend.decide(Call::of(&charge)).await.unwrap());
         }
         if matches!(left, Left::Long) && !is_log {
             for decision in &decisions[1..40] {
                 let before = backend.stats().requests;
                 for receipt in decision.receipts(&charge) {
-                    backend.credit(receipt, 1);
+                    backend.refund(receipt, 1);
                     while backend.stats().requests == before {
                         tokio::time::sleep(Duration::from_micros(100)).await;
                     }
                 }
             }
-            backend.decide(&[]).await.unwrap();
+            backend.decide(Call::of(&[])).await.unwrap();
         }
         let value = self.quick.states().pop().map(|(_, value)| value);
         Template {
@@ -526,7 +528,7 @@ async fn a_log_that_is_debited_grows_no_longer_than_one_that_is_charged() {
     // given a log that is full
     let charge = [budget.charge(1)];
     for _ in 0..1_024 {
-        let decision = backend.decide(&charge).await.unwrap();
+        let decision = backend.decide(Call::of(&charge)).await.unwrap();
         assert!(decision.is_admitted());
         receipts.extend(decision.receipts(&charge));
     }
@@ -536,7 +538,7 @@ async fn a_log_that_is_debited_grows_no_longer_than_one_that_is_charged() {
         for _ in 0..debits {
             backend.debit(&receipts[0], 1);
             // After the credits and debits.
-            backend.decide(&[]).await.unwrap();
+            backend.decide(Call::of(&[])).await.unwrap();
         }
         let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
         let length = redis::cmd("STRLEN")
@@ -548,7 +550,7 @@ async fn a_log_that_is_debited_grows_no_longer_than_one_that_is_charged() {
     // then it has one more entry, which holds the whole debt
     assert_eq!(bytes, [1_024, 1_025, 1_025].map(|entries| 5 + 12 * entries));
     for receipt in receipts {
-        backend.credit(receipt, 1);
+        backend.refund(receipt, 1);
     }
     // A debit may be done after a later request.
     let given_back = async {

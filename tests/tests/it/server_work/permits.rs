@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate_core::{Backend, Charge, Concurrent, Key, Mode, Quota, Scope};
+use tollgate_core::{Backend, Call, Charge, Concurrent, Key, Mode, Quota, Scope, Settlement};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -113,7 +113,7 @@ impl Crowds {
     async fn decide(&self, requests: &[Vec<Charge<'_>>]) -> Cost {
         let (_so_far, before) = (self.server.instructions(), self.backend.stats());
         let asked: Vec<_> = { requests.iter() }
-            .map(|charges| self.backend.decide(charges))
+            .map(|charges| self.backend.decide(Call::of(charges)))
             .collect();
         for decision in asked {
             assert!(decision.await.unwrap().is_admitted());
@@ -125,11 +125,12 @@ impl Crowds {
     async fn tell(&self, keys: usize) -> Cost {
         let (_so_far, before) = (self.server.instructions(), self.backend.stats());
         for caller in 0..keys {
-            assert!(self.backend.assume(&uploads(caller).charge(1)));
+            let budget = uploads(caller);
+            self.backend.settle(Settlement::Assume(&budget.charge(1)));
         }
         until(|| self.backend.stats().tells == before.tells + keys as u64).await;
         // Behind the tellings.
-        self.backend.decide(&[]).await.unwrap();
+        self.backend.decide(Call::of(&[])).await.unwrap();
         let Cost {
             calls,
             instructions,

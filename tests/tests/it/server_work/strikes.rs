@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Backend, Ban, Charge, Key, Mode, Quota, Scope};
+use tollgate_core::{Backend, Ban, Call, Charge, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -42,7 +42,7 @@ async fn strikes_of_many_callers_in_one_call_cost_what_is_stated() {
         let (_so_far, before) = (server.instructions(), backend.stats().calls);
         let asked: Vec<_> = requests
             .iter()
-            .map(|charges| backend.decide(charges))
+            .map(|charges| backend.decide(Call::of(charges)))
             .collect();
         for decision in asked {
             assert_eq!(decision.await.unwrap().is_admitted(), round == 0);

@@ -8,6 +8,7 @@ ngx = {
 }
 
 local body, cookie, host, json = require "tollgate.body", require "tollgate.cookie", require "tollgate.host", require "tollgate.json"
+local text = require "tollgate.text"
 
 -- A request with these header fields.
 local function request(fields)
@@ -24,6 +25,8 @@ local READERS = {
     ngx.var.request = "GET http://" .. long .. "@/ HTTP/1.1"
     return host.of(request {})
   end },
+  { "groups of an address", "1:", text.one_form },
+  { "zeros of a port", "0", function(long) return text.one_form("1:" .. long .. "x") end },
   { "JSON", "\\n", function(long) return json.field('{"a":"' .. long .. '"}', { "a" }) end },
 }
 

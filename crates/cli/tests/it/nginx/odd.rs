@@ -40,6 +40,17 @@ pub(crate) fn paths() -> Vec<Ask> {
         "/items/a:80",
         "/items/-0",
         "/items/abc",
+        "/area-a/x/y",
+        "/area-/a/x",
+        "/area-//x",
+        "/abc/areas/7",
+        "//areas/7",
+        "//abc/areas/7",
+        "/abc//areas/7",
+        "//areas/areas/7",
+        "/abc/areas/none",
+        "//areas/none",
+        "/abc/areas//none/",
         "/items/%61bc",
         "/items/ABC",
         "/Items/7",
@@ -117,6 +128,11 @@ pub(crate) fn queries() -> Vec<Ask> {
         "user=a%20c",
         "User=abc",
         "user=007",
+        "user=0049171",
+        "user=7%20",
+        "user=%097.0",
+        "user=%20abc",
+        "user=49172",
         "user=%2B7",
         "user=+7",
         "a=1&&user=abc&",
@@ -179,6 +195,10 @@ pub(crate) fn fields() -> Vec<Ask> {
         &[b" sid =abc"],
         &[b"sid=a b"],
         &[b";;sid=abc;;"],
+        &[b"sid=b=="],
+        &[b"sid=b%3D="],
+        &[b"other=\"x; sid=abc; more=\""],
+        &[b"other=\"x", b"sid=abc", b"more=\""],
     ];
     let cookies = cookies.iter().map(|lines| {
         let ask = Ask::new("GET /cookie");
@@ -440,6 +460,9 @@ pub(crate) fn bodies() -> Vec<Ask> {
     asks.push(Ask::new("POST /json").chunked(JSON, &["{\"user\":", "\"abc\"}"]));
     asks.push(Ask::new("GET /form?user=abc"));
     asks.push(Ask::new("GET /form?user=abc").body(FORM, "user=zzz"));
+    asks.push(Ask::new("GET /form?user=abc").body(FORM, "user=abc"));
+    asks.push(Ask::new("GET /form?user=").body(FORM, "user=abc"));
+    asks.push(Ask::new("GET /form").body(FORM, "user=abc"));
     asks.push(Ask::new("HEAD /form?user=abc"));
     asks.push(Ask::new("POST /form?user=abc"));
     asks.push(

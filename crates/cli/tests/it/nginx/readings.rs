@@ -27,12 +27,15 @@ quotas = '9/h'
 routes = ['/cookie']
 key = { cookie = 'sid' }
 on_missing = 'pass'
+block_keys = { forbidden = ['\"b%3D%3D\"'] }
 
 [[policies]]
 name = 'query'
 quotas = '9/h'
 routes = ['/query']
 key = { query = 'user' }
+block_keys = { forbidden = ['+49171'] }
+exempt_keys = ['049172']
 
 [[policies]]
 name = 'path'
@@ -40,6 +43,13 @@ quotas = '9/h'
 routes = ['/items/{id}', '/caf\u{e9}/{id}', '/a-{id}/end']
 exempt_routes = ['/items/free', '/items/{id}/none']
 key = { path-param = 'id' }
+
+[[policies]]
+name = 'areas'
+quotas = '9/h'
+routes = ['/area-{area}/{*page}', '/{area}/areas/{id}']
+exempt_routes = ['/{area}/areas/none']
+key = { path-param = 'area' }
 
 [[policies]]
 name = 'files'
@@ -72,7 +82,7 @@ key = { json-field = 'a.1.user' }
 name = 'bearer'
 quotas = '9/h'
 routes = ['/bearer']
-key = ['bearer-token', 'method']
+key = ['bearer-token', ['method', 'host']]
 
 [[policies]]
 name = 'basic'
@@ -383,7 +393,7 @@ async fn bodies_over_http_2_are_read_with_a_length_and_without() {
     let words = [("listen {listen};", "listen {listen} http2;"), PATIENT];
     let gate = Gate::start_with(LIMITS, &redis, &words).await;
     let json = "content-type: application/json";
-    let cases: [(&str, &[&str], &str); 4] = [
+    let cases: [(&str, &[&str], &str); 5] = [
         (
             "/json",
             &["--header", json, "--data", r#"{"user":"abc"}"#],
@@ -404,6 +414,7 @@ async fn bodies_over_http_2_are_read_with_a_length_and_without() {
             "json:0/g:=abc",
         ),
         ("/query?user=abc", &[], "query:0/g:=abc"),
+        ("/form?user=abc", &[], "form:0/g:=abc"),
     ];
     for (path, options, name) in cases {
         let said = over_http_2(gate.address(), path, options);

@@ -47,7 +47,7 @@ async fn the_program_answers_until_it_is_told_to_end() {
     let mut client = RateLimitServiceClient::new(channel.connect().await.unwrap());
     let entry = Entry {
         key: "account".to_owned(),
-        value: "acme".to_owned(),
+        value: "acme".into(),
     };
     let descriptor = RateLimitDescriptor {
         entries: vec![entry],

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Answer, Backend, BanList, BannedCaller, Charge, Decision, Mode, Quota, Receipt, Scope,
+    Answer, Backend, BanList, BannedCaller, Call, Charge, Decision, Mode, Quota, Receipt, Scope,
     Snapshot, Unit,
 };
 
@@ -20,7 +20,7 @@ impl Defect for EndsEarly {
                 *until_us -= *until_us % 1_000;
             }
         });
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 
@@ -48,7 +48,7 @@ impl Defect for NeverDoubles {
                 *level = 0;
             }
         });
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 
@@ -64,7 +64,7 @@ impl Defect for StrikesNeverForgotten {
                 strikes_us.fill(now);
             }
         });
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 
@@ -74,14 +74,14 @@ struct BannedCallerPays;
 
 impl Defect for BannedCallerPays {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let said = at_once(sound.backend.decide(charges));
+        let said = at_once(sound.backend.decide(Call::of(charges)));
         let bans = charges.iter().zip(said.verdicts());
         let is_banned =
             { bans }.any(|(charge, verdict)| charge.quota.is_ban() && verdict.is_denied());
         let budgets = charges.iter().filter(|charge| !charge.quota.is_ban());
         let budgets: Vec<_> = budgets.copied().collect();
         if is_banned && !budgets.is_empty() {
-            let _paid = sound.backend.decide(&budgets);
+            let _paid = sound.backend.decide(Call::of(&budgets));
         }
         Answer::now(Ok(said))
     }
@@ -125,10 +125,10 @@ impl Defect for ImposedBanShortens {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
         for charge in charges {
             if charge.quota.is_ban() && charge.cost > 0 && charge.mode == Mode::Shadow {
-                let _forgotten = sound.backend.reset(charge.scope, charge.key);
+                let _forgotten = sound.backend.admin().reset(charge.scope, charge.key);
             }
         }
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tollgate_core::{Answer, Backend, Charge, Decision, Mode, Receipt, Scope, State, Timestamp};
+use tollgate_core::{
+    Answer, Backend, Call, Charge, Decision, Mode, Receipt, Scope, State, Timestamp,
+};
 
 use crate::broken::{Defect, Sound, are_found, at_once};
 
@@ -35,11 +37,11 @@ struct OneByOne;
 impl Defect for OneByOne {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
         if charges.is_empty() {
-            return sound.backend.decide(charges);
+            return sound.backend.decide(Call::of(charges));
         }
         let each = charges
             .iter()
-            .map(|charge| at_once(sound.backend.decide(std::slice::from_ref(charge))));
+            .map(|charge| at_once(sound.backend.decide(Call::of(std::slice::from_ref(charge)))));
         let each: Vec<_> = each.collect();
         let verdicts = each.iter().map(|said| said.verdicts()[0]);
         let admitted = each.iter().all(Decision::is_admitted);
@@ -52,7 +54,7 @@ impl Defect for OneByOne {
 struct LosesCredits;
 
 impl Defect for LosesCredits {
-    fn credit(&self, _sound: &Sound, _receipt: Receipt, _n: u64) {}
+    fn refund(&self, _sound: &Sound, _receipt: Receipt, _n: u64) {}
 }
 
 /// Every quota of a policy shares one budget of the key.
@@ -89,7 +91,11 @@ impl Defect for ForgetsEverything {
         let full = charges.iter().map(|charge| State::full(charge.quota));
         let mut states: Vec<_> = full.collect();
         let now = Timestamp::from_micros(1);
-        Answer::now(Ok(tollgate_core::decide(now, charges, &mut states[..])))
+        Answer::now(Ok(tollgate_core::decide(
+            now,
+            Call::of(charges),
+            &mut states[..],
+        )))
     }
 }
 
@@ -99,7 +105,7 @@ struct StandsStill;
 
 impl Defect for StandsStill {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
-        sound.backend.decide(charges).map(|result| {
+        sound.backend.decide(Call::of(charges)).map(|result| {
             result.map(|said| {
                 let verdicts = said.verdicts().iter().copied();
                 Decision::new(Timestamp::from_micros(1), said.is_admitted(), verdicts)

@@ -1,6 +1,6 @@
 //! Defects of grants of as much as there is.
 
-use tollgate_core::{Answer, Backend, Charge, Decision, Mode, Receipt, Verdict};
+use tollgate_core::{Answer, Backend, Call, Charge, Decision, Mode, Receipt, Verdict};
 
 use crate::broken::{Defect, Sound, are_found, at_once};
 
@@ -33,9 +33,9 @@ struct FirstBudgetDecides;
 impl Defect for FirstBudgetDecides {
     fn grant(&self, sound: &Sound, charges: &[Charge<'_>], least: u64) -> Answer<Decision> {
         let [first, others @ ..] = charges else {
-            return sound.backend.decide_up_to(charges, least);
+            return sound.backend.decide(Call::of(charges).at_least(least));
         };
-        let said = at_once(sound.backend.decide_up_to(&[*first], least));
+        let said = at_once(sound.backend.decide(Call::of(&[*first]).at_least(least)));
         let amount = said.verdicts()[0].taken();
         let others = others.iter().map(|charge| take(sound, charge, amount));
         let verdicts = said.verdicts().iter().copied().chain(others);
@@ -49,7 +49,7 @@ struct BelowTheLeast;
 
 impl Defect for BelowTheLeast {
     fn grant(&self, sound: &Sound, charges: &[Charge<'_>], _least: u64) -> Answer<Decision> {
-        sound.backend.decide_up_to(charges, 1)
+        sound.backend.decide(Call::of(charges).at_least(1))
     }
 }
 
@@ -64,7 +64,7 @@ impl Defect for ProbeTakes {
             ..*charge
         });
         let enforced: Vec<_> = enforced.collect();
-        sound.backend.decide_up_to(&enforced, least)
+        sound.backend.decide(Call::of(&enforced).at_least(least))
     }
 }
 
@@ -74,7 +74,7 @@ struct SaysWhatWasAskedFor;
 
 impl Defect for SaysWhatWasAskedFor {
     fn grant(&self, sound: &Sound, charges: &[Charge<'_>], least: u64) -> Answer<Decision> {
-        let said = at_once(sound.backend.decide_up_to(charges, least));
+        let said = at_once(sound.backend.decide(Call::of(charges).at_least(least)));
         let verdicts = (charges.iter().zip(said.verdicts()))
             .map(|(charge, verdict)| Verdict::allowed(charge, charge.cost, verdict.remaining()));
         Answer::now(Ok(Decision::new(said.at(), said.is_admitted(), verdicts)))
@@ -89,7 +89,7 @@ impl Defect for GrantsOneByOne {
     fn grant(&self, sound: &Sound, charges: &[Charge<'_>], least: u64) -> Answer<Decision> {
         let each = charges
             .iter()
-            .map(|charge| at_once(sound.backend.decide_up_to(&[*charge], least)));
+            .map(|charge| at_once(sound.backend.decide(Call::of(&[*charge]).at_least(least))));
         let each: Vec<_> = each.collect();
         let admitted = each.iter().all(Decision::is_admitted);
         let verdicts = each.iter().map(|said| said.verdicts()[0]);

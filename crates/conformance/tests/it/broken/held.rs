@@ -1,6 +1,8 @@
 //! Defects of limits on how many at once.
 
-use tollgate_core::{Answer, Backend, Charge, Decision, Mode, Receipt, Scope, Snapshot, Unit};
+use tollgate_core::{
+    Answer, Backend, Call, Charge, Decision, Mode, Receipt, Scope, Snapshot, Unit,
+};
 
 use crate::broken::{Defect, Sound, are_found, at_once};
 
@@ -9,9 +11,9 @@ use crate::broken::{Defect, Sound, are_found, at_once};
 struct PlaceNeverGivenBack;
 
 impl Defect for PlaceNeverGivenBack {
-    fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
+    fn refund(&self, sound: &Sound, receipt: Receipt, n: u64) {
         if !receipt.quota().is_held() {
-            sound.backend.credit(receipt, n);
+            sound.backend.refund(receipt, n);
         }
     }
 }
@@ -21,7 +23,7 @@ impl Defect for PlaceNeverGivenBack {
 struct MoreGivenBackThanTaken;
 
 impl Defect for MoreGivenBackThanTaken {
-    fn credit(&self, sound: &Sound, _receipt: Receipt, n: u64) {
+    fn refund(&self, sound: &Sound, _receipt: Receipt, n: u64) {
         sound.change(Unit::Held, |state| {
             if let Snapshot::Held { held, .. } = state {
                 *held = held.saturating_sub(n);
@@ -36,11 +38,11 @@ struct PlaceCountedTwice;
 
 impl Defect for PlaceCountedTwice {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let said = at_once(sound.backend.decide(charges));
+        let said = at_once(sound.backend.decide(Call::of(charges)));
         let held = charges.iter().filter(|charge| charge.quota.is_held());
         let again: Vec<_> = held.copied().collect();
         if said.is_admitted() && !again.is_empty() {
-            let _again = sound.backend.decide(&again);
+            let _again = sound.backend.decide(Call::of(&again));
         }
         Answer::now(Ok(said))
     }
@@ -63,7 +65,7 @@ impl Defect for PlaceRunsOut {
                 *held = 0;
             }
         });
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tollgate_core::{Answer, Backend, Charge, Decision, Receipt, Scope, Snapshot, Unit};
+use tollgate_core::{Answer, Backend, Call, Charge, Decision, Receipt, Scope, Snapshot, Unit};
 
 use crate::broken::{Defect, Sound, are_found, at_once};
 
@@ -13,9 +13,9 @@ struct ChargedTwice;
 impl Defect for ChargedTwice {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
         for id in charges.iter().filter(|charge| charge.quota.is_once()) {
-            let _forgotten = sound.backend.reset(id.scope, id.key);
+            let _forgotten = sound.backend.admin().reset(id.scope, id.key);
         }
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 
@@ -30,7 +30,7 @@ impl Defect for ReplaysWithoutEnd {
                 *replays = 0;
             }
         });
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 
@@ -45,7 +45,7 @@ impl Defect for LifeEndsEarly {
                 *until_us -= *until_us % 1_000;
             }
         });
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 
@@ -55,11 +55,11 @@ struct DenialRemembered;
 
 impl Defect for DenialRemembered {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let said = at_once(sound.backend.decide(charges));
+        let said = at_once(sound.backend.decide(Call::of(charges)));
         if !said.is_admitted() {
             let ids = charges.iter().filter(|charge| charge.quota.is_once());
             for id in ids {
-                let _remembered = sound.backend.decide(&[*id]);
+                let _remembered = sound.backend.decide(Call::of(&[*id]));
             }
         }
         Answer::now(Ok(said))
@@ -98,7 +98,7 @@ impl Defect for IdOfAnotherPolicy {
                 states.insert((id.scope, id.key.clone()), state);
             }
         }
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 
@@ -107,13 +107,13 @@ impl Defect for IdOfAnotherPolicy {
 struct ReplayedAndGivenBack;
 
 impl Defect for ReplayedAndGivenBack {
-    fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
+    fn refund(&self, sound: &Sound, receipt: Receipt, n: u64) {
         sound.change(Unit::Once, |state| {
             if let Snapshot::Once { replays, .. } = state {
                 *replays = 0;
             }
         });
-        sound.backend.credit(receipt, n);
+        sound.backend.refund(receipt, n);
     }
 }
 
@@ -122,8 +122,8 @@ impl Defect for ReplayedAndGivenBack {
 struct GivenBackAndReplayed;
 
 impl Defect for GivenBackAndReplayed {
-    fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
-        sound.backend.credit(receipt, n);
+    fn refund(&self, sound: &Sound, receipt: Receipt, n: u64) {
+        sound.backend.refund(receipt, n);
         sound.change(Unit::Once, |state| {
             if let Snapshot::Once { replays, .. } = state {
                 *replays = 0;
@@ -137,7 +137,7 @@ impl Defect for GivenBackAndReplayed {
 struct NothingComesBack;
 
 impl Defect for NothingComesBack {
-    fn credit(&self, _: &Sound, _: Receipt, _: u64) {}
+    fn refund(&self, _: &Sound, _: Receipt, _: u64) {}
 }
 
 #[tokio::test]
@@ -153,6 +153,8 @@ async fn each_defect_of_an_id_fails_the_rule_that_it_breaks() {
         ReplayedAndGivenBack => once::a_charge_that_was_replayed_is_not_given_back,
         GivenBackAndReplayed => once::a_charge_that_is_given_back_is_replayed_by_none,
         NothingComesBack => once::a_charge_that_is_given_back_is_replayed_by_none,
-        NothingComesBack => once::a_part_of_a_charge_comes_back_beside_replays,
+        ReplayedAndGivenBack => once::a_part_of_a_charge_comes_back_as_the_whole_does,
+        GivenBackAndReplayed => once::a_part_of_a_charge_comes_back_as_the_whole_does,
+        NothingComesBack => once::a_part_of_a_charge_comes_back_as_the_whole_does,
     }
 }

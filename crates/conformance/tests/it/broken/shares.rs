@@ -45,7 +45,7 @@ impl Defect for ClassesCountApart {
 struct OldChargesComeBack;
 
 impl Defect for OldChargesComeBack {
-    fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
+    fn refund(&self, sound: &Sound, receipt: Receipt, n: u64) {
         let charge = Charge {
             scope: receipt.scope(),
             quota: receipt.quota(),
@@ -55,7 +55,7 @@ impl Defect for OldChargesComeBack {
         };
         let taken = Verdict::allowed(&charge, receipt.cost(), 0);
         if let Some(newer) = Receipt::of(&charge, &taken, sound.now()) {
-            sound.backend.credit(newer, n);
+            sound.backend.refund(newer, n);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Answer, Backend, Charge, Decision, Mode, Quota, Receipt, Snapshot, Unit, Verdict,
+    Answer, Backend, Call, Charge, Decision, Mode, Quota, Receipt, Snapshot, Unit, Verdict,
 };
 
 use crate::broken::{Defect, Sound, are_found, at_once};
@@ -31,9 +31,9 @@ impl Defect for WaitToldTooShort {
 struct LeaverKeepsItsTurn;
 
 impl Defect for LeaverKeepsItsTurn {
-    fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
+    fn refund(&self, sound: &Sound, receipt: Receipt, n: u64) {
         if !receipt.quota().waits() {
-            sound.backend.credit(receipt, n);
+            sound.backend.refund(receipt, n);
         }
     }
 }
@@ -43,7 +43,7 @@ impl Defect for LeaverKeepsItsTurn {
 struct CreditMovesOthersUp;
 
 impl Defect for CreditMovesOthersUp {
-    fn credit(&self, sound: &Sound, receipt: Receipt, n: u64) {
+    fn refund(&self, sound: &Sound, receipt: Receipt, n: u64) {
         let quota = receipt.quota();
         let interval_us = quota.period().as_micros() / u128::from(quota.limit());
         let freed_us = u64::try_from(interval_us).unwrap() * n;
@@ -61,7 +61,7 @@ struct RefusedRequestHasATurn;
 
 impl Defect for RefusedRequestHasATurn {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let said = at_once(sound.backend.decide(charges));
+        let said = at_once(sound.backend.decide(Call::of(charges)));
         for (charge, verdict) in charges.iter().zip(said.verdicts()) {
             if charge.quota.waits() && verdict.retry_after().is_some() {
                 let turn = Verdict::allowed(charge, charge.cost, 0);
@@ -93,7 +93,7 @@ struct CallWaitsForItsFirstTurn;
 
 impl Defect for CallWaitsForItsFirstTurn {
     fn decide(&self, sound: &Sound, charges: &[Charge<'_>]) -> Answer<Decision> {
-        sound.backend.decide(charges).map(|result| {
+        sound.backend.decide(Call::of(charges)).map(|result| {
             result.map(|said| {
                 let first = said.verdicts().iter().min_by_key(|verdict| verdict.wait());
                 let verdicts = said.verdicts().iter().map(|_| *first.unwrap());
@@ -115,7 +115,7 @@ impl Defect for LongLineForgotten {
                 *full_at_us = furthest_us.min(*full_at_us);
             }
         });
-        sound.backend.decide(charges)
+        sound.backend.decide(Call::of(charges))
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use tollgate_conformance::{Elapsed, Subject};
 use tollgate_core::{
-    Answer, Backend, BackendError, BanList, BannedCaller, Capabilities, Capability, Charge, Clock,
-    Decision, FailureKind, Key, MAX_CHARGES, ManualClock, Receipt, Scope, State, States,
-    check_up_to, decide, decide_up_to,
+    Admin, Answer, Backend, BanList, BannedCaller, Call, Capabilities, Capability, Charge, Clock,
+    Decision, Key, ManualClock, Scope, Settlement, State, States, decide,
 };
 
 /// The states by their names.
@@ -51,51 +50,47 @@ impl States for Held<'_> {
 }
 
 impl Backend for Naive {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        if charges.len() > MAX_CHARGES {
-            let detail = format!("{} charges in one call", charges.len());
-            return Answer::now(Err(BackendError::new(FailureKind::InvalidCall, detail)));
-        }
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
         let mut held = Held {
             budgets: &mut self.budgets(),
-            charges,
+            charges: call.charges,
         };
-        Answer::now(Ok(decide(self.clock.now(), charges, &mut held)))
+        let decided = call.check();
+        Answer::now(decided.map(|()| decide(self.clock.now(), call, &mut held)))
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        let mut held = Held {
-            budgets: &mut self.budgets(),
-            charges,
-        };
-        Answer::now(
-            check_up_to(charges)
-                .map(|()| decide_up_to(self.clock.now(), charges, &mut held, at_least)),
-        )
-    }
-
-    fn credit(&self, receipt: Receipt, n: u64) {
-        let (now, mut budgets) = (self.clock.now(), self.budgets());
-        if let Some(id) = receipt.id_to_close(n) {
-            let id = budgets.get_mut(&(id.scope(), id.key().clone()));
-            if !id.is_some_and(|id| receipt.close(id, now)) {
-                return;
+    fn settle(&self, settlement: Settlement<'_>) {
+        match settlement {
+            Settlement::Refund(receipt, n) => {
+                let (now, mut budgets) = (self.clock.now(), self.budgets());
+                if let Some(id) = receipt.id_to_close(n) {
+                    let id = budgets.get_mut(&(id.scope(), id.key().clone()));
+                    if !id.is_some_and(|id| receipt.close(id, now)) {
+                        return;
+                    }
+                }
+                if let Some(state) = budgets.get_mut(&(receipt.scope(), receipt.key().clone())) {
+                    receipt.credit_to(state, now, n);
+                }
             }
-        }
-        if let Some(state) = budgets.get_mut(&(receipt.scope(), receipt.key().clone())) {
-            receipt.credit_to(state, now, n);
+            Settlement::Debit(receipt, n) => {
+                let name = (receipt.scope(), receipt.key().clone());
+                let mut budgets = self.budgets();
+                let state = budgets
+                    .entry(name)
+                    .or_insert_with(|| State::full(receipt.quota()));
+                receipt.debit_from(state, self.clock.now(), n);
+            }
+            _ => {}
         }
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        let name = (receipt.scope(), receipt.key().clone());
-        let mut budgets = self.budgets();
-        let state = budgets
-            .entry(name)
-            .or_insert_with(|| State::full(receipt.quota()));
-        receipt.debit_from(state, self.clock.now(), n);
+    fn admin(&self) -> &dyn Admin {
+        self
     }
+}
 
+impl Admin for Naive {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
         let _state = self.budgets().remove(&(scope, key.clone()));
         Answer::now(Ok(()))

@@ -1,5 +1,7 @@
 //! The nearest valid quota to a text that is invalid, as a suggestion.
 
+use strsim::levenshtein;
+
 use super::{ALGORITHMS, NOUNS, PER, UNITS, parse};
 use crate::words::{Word, words_of};
 use crate::{ParseQuotaError, QuotaError};
@@ -38,6 +40,8 @@ const OTHERS: [(&str, &str); 30] = [
     ("intervally", "interval-refill"),
 ];
 
+const WHOLE: &str = "whole numbers, such as 1/2s for 0.5/s and 90min for 1.5h";
+
 /// The error, with the nearest quota that works, if one is near.
 pub(super) fn suggest(text: &str, error: ParseQuotaError) -> ParseQuotaError {
     match error {
@@ -48,9 +52,9 @@ pub(super) fn suggest(text: &str, error: ParseQuotaError) -> ParseQuotaError {
         ParseQuotaError::Syntax {
             found, expected, ..
         } => ParseQuotaError::Syntax {
+            expected: if found.contains('.') { WHOLE } else { expected },
             instead: meant(text),
             found,
-            expected,
         },
         error @ ParseQuotaError::Quota(_) => error,
     }
@@ -141,8 +145,6 @@ fn meant(text: &str) -> Option<String> {
             .replace(" refill", "-refill"),
         // Ten thousand.
         plain.replacen(" k ", "000 ", 1),
-        without_fraction(&words).unwrap_or_default(),
-        in_smaller_units(&words).unwrap_or_default(),
     ];
     candidates
         .iter()
@@ -157,64 +159,6 @@ fn without_commas(word: &str) -> Option<String> {
     let is_group = |group: &str| group.len() == 3 && group.bytes().all(|b| b.is_ascii_digit());
     let is_number = word.contains(',') && !first.is_empty() && groups.all(is_group);
     is_number.then(|| word.replace(',', ""))
-}
-
-/// Half a request in a second is one in two seconds.
-fn without_fraction(words: &[String]) -> Option<String> {
-    let (first, rest) = words.split_first()?;
-    let (whole, part) = first.split_once('.')?;
-    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
-    let limit: u64 = format!("{whole}{part}").parse().ok()?;
-    let divisor = gcd(limit, scale);
-    let (limit, times) = (limit.checked_div(divisor)?, scale.checked_div(divisor)?);
-    let is_slash = |word: &String| word == "/" || PER.contains(&word.as_str());
-    let at = rest.iter().position(is_slash)?;
-    let (before, period) = rest.split_at_checked(at + 1)?;
-    let (first, others) = period.split_first()?;
-    let (count, unit) = match first.parse::<u64>() {
-        Ok(count) => (count, others),
-        Err(_) => (1, period),
-    };
-    let count = count.checked_mul(times)?;
-    Some(format!(
-        "{limit} {} {count} {}",
-        before.join(" "),
-        unit.join(" ")
-    ))
-}
-
-/// An hour and a half is ninety minutes.
-fn in_smaller_units(words: &[String]) -> Option<String> {
-    let at = words
-        .iter()
-        .position(|word| word == "/" || PER.contains(&word.as_str()))?;
-    let (before, period) = words.split_at_checked(at + 1)?;
-    let [count, unit, rest @ ..] = period else {
-        return None;
-    };
-    let (whole, part) = count.split_once('.')?;
-    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
-    let count: u64 = format!("{whole}{part}").parse().ok()?;
-    let (unit_us, _) = UNITS
-        .iter()
-        .find(|(_, names)| names.contains(&unit.as_str()))?;
-    let scaled_us = count.checked_mul(*unit_us)?;
-    scaled_us.is_multiple_of(scale).then(|| {
-        format!(
-            "{} {} us {}",
-            before.join(" "),
-            scaled_us / scale,
-            rest.join(" ")
-        )
-    })
-}
-
-fn gcd(one: u64, other: u64) -> u64 {
-    if other == 0 {
-        one
-    } else {
-        gcd(other, one % other)
-    }
 }
 
 /// The word of a quota that is a slip or two away, and not a different word altogether.
@@ -233,27 +177,8 @@ fn nearest(word: &str) -> Option<String> {
     if all.clone().any(|other| is_known(&other)) {
         return None;
     }
-    let slips = all.map(|other| (distance(word, other), *other));
+    let slips = all.map(|other| (levenshtein(word, other), *other));
     let (slips, other) = slips.min_by_key(|(slips, _)| *slips)?;
     let most = if word.len() < 5 { 1 } else { 2 };
     (slips <= most).then(|| other.to_owned())
-}
-
-/// The number of letters to add, remove or exchange.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut before = i;
-        let mut left = i + 1;
-        for (b, cell) in other.iter().zip(row.iter_mut().skip(1)) {
-            let above = *cell;
-            left = (above + 1).min(left + 1).min(before + usize::from(a != *b));
-            (before, *cell) = (above, left);
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }

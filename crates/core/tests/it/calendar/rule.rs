@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Charge, Decision, Key, Mode, Quota, Receipt, Scope, Snapshot, State, Timestamp, decide,
+    Call, Charge, Decision, Key, Mode, Quota, Receipt, Scope, Snapshot, State, Timestamp, decide,
 };
 use tollgate_testkit::seed;
 
@@ -48,7 +48,7 @@ impl Budget {
             mode,
         };
         let states = std::slice::from_mut(&mut self.state);
-        let decision = decide(Timestamp::from_micros(now), &[charge], states);
+        let decision = decide(Timestamp::from_micros(now), Call::of(&[charge]), states);
         let receipt = decision.receipts(&[charge]).next();
         (decision, receipt)
     }

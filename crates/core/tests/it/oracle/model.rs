@@ -340,7 +340,7 @@ impl Model {
     }
 
     /// Gives back the part of a charge that still counts. For a bucket only as long as no other credit came since the charge.
-    pub(crate) fn credit(&mut self, at: u64, slip: &Slip, n: u64) {
+    pub(crate) fn refund(&mut self, at: u64, slip: &Slip, n: u64) {
         let mut n = n.min(slip.cost);
         if let Taken::Held { units, resets } = &mut self.taken {
             *units -= if slip.full_at == whole(*resets) { n } else { 0 };

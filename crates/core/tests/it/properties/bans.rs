@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestCaseResult};
 use tollgate_core::{
-    Ban, Charge, Decision, Key, Mode, Quota, Scope, State, Timestamp, Verdict, decide,
+    Ban, Call, Charge, Decision, Key, Mode, Quota, Scope, State, Timestamp, Verdict, decide,
 };
 
 use crate::support::budget::{Budget, micros, warms_up};
@@ -203,7 +203,7 @@ impl Gate {
         });
         decide(
             Timestamp::from_micros(self.now),
-            &charges,
+            Call::of(&charges),
             &mut self.states[..],
         )
     }
@@ -217,7 +217,7 @@ impl Gate {
             mode: Mode::Shadow,
         };
         let now = Timestamp::from_micros(self.now);
-        decide(now, &[charge], &mut self.states[1..]).verdicts()[0]
+        decide(now, Call::of(&[charge]), &mut self.states[1..]).verdicts()[0]
     }
 }
 
@@ -377,20 +377,20 @@ fn a_call_is_one_strike_of_its_own_policy_however_many_quotas_deny_it() {
     ];
     let mut states = charges.map(|charge| State::full(charge.quota));
     let now = Timestamp::from_micros(1_000_000);
-    assert!(decide(now, &charges, &mut states[..]).is_admitted());
+    assert!(decide(now, Call::of(&charges), &mut states[..]).is_admitted());
 
     // Both quotas of the login deny, and so does the office's: a strike for each policy.
-    let decision = decide(now, &charges, &mut states[..]);
+    let decision = decide(now, Call::of(&charges), &mut states[..]);
     let left = [2, 4].map(|index| decision.verdicts()[index].remaining());
     assert_eq!((decision.is_admitted(), left), (false, [1, 1]));
 
     // The office's quota alone: no strike of the login.
-    let decision = decide(now, &charges[3..], &mut states[3..]);
+    let decision = decide(now, Call::of(&charges[3..]), &mut states[3..]);
     assert!(decision.verdicts()[1].is_denied());
     assert_eq!(decision.retry_after(), Some(DAY));
 
     // A caller of a banned office gets no strike of the login policy, although its quotas deny as well.
-    let decision = decide(now, &charges, &mut states[..]);
+    let decision = decide(now, Call::of(&charges), &mut states[..]);
     assert!(decision.verdicts()[0].is_denied());
     assert_eq!(decision.verdicts()[2].remaining(), 1);
     assert!(!decision.is_admitted() && decision.retry_after() == Some(DAY));
@@ -417,13 +417,13 @@ fn a_policy_on_trial_is_neither_charged_while_its_ban_would_hold_nor_denies_the_
     let mut states = charges.map(|charge| State::full(charge.quota));
     let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
     for _ in 0..2 {
-        assert!(decide(at(1), &charges, &mut states[..]).is_admitted());
+        assert!(decide(at(1), Call::of(&charges), &mut states[..]).is_admitted());
     }
     // The trial's quota denies, and its ban begins; so does the other policy's quota, which is enforced.
-    let third = decide(at(1), &charges, &mut states[..]);
+    let third = decide(at(1), Call::of(&charges), &mut states[..]);
     assert!(!third.is_admitted() && third.verdicts()[1].is_denied());
     // Later all have room. The ban on trial keeps its own quota on trial full, and no caller out.
-    let later = decide(at(100), &charges, &mut states[..]);
+    let later = decide(at(100), Call::of(&charges), &mut states[..]);
     let taken: Vec<u64> = later.verdicts().iter().map(Verdict::taken).collect();
     assert_eq!((later.is_admitted(), taken), (true, vec![0, 0, 1, 1, 1]));
 }
@@ -442,7 +442,11 @@ fn a_verdict_of_a_ban_tells_the_strikes_that_it_has_counted_and_no_others() {
             ..strike
         };
         let charges = [other, strike];
-        let decision = decide(Timestamp::from_micros(1), &charges, &mut states[..]);
+        let decision = decide(
+            Timestamp::from_micros(1),
+            Call::of(&charges),
+            &mut states[..],
+        );
         decision.verdicts()[1].taken()
     };
 

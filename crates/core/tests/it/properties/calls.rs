@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Charge, Decision, Key, Mode, Quota, Scope, State, States, Timestamp, Verdict, decide,
+    Call, Charge, Decision, Key, Mode, Quota, Scope, State, States, Timestamp, Verdict, decide,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
@@ -27,9 +27,9 @@ fn call(charges: &[(Quota, u64, u64, Mode)]) -> (Decision, Vec<State>) {
         .iter()
         .map(|(quota, ..)| State::full(quota))
         .collect();
-    let spent = decide(NOW, &made(true), &mut states[..]);
+    let spent = decide(NOW, Call::of(&made(true)), &mut states[..]);
     assert!(spent.verdicts().iter().all(Verdict::is_allowed));
-    let decision = decide(NOW, &made(false), &mut states[..]);
+    let decision = decide(NOW, Call::of(&made(false)), &mut states[..]);
     (decision, states)
 }
 
@@ -97,12 +97,12 @@ fn the_same_budget_twice_is_one_charge_of_the_summed_cost() {
     let mut state = One(State::full(&TEN));
 
     // Each alone would pass.
-    let denied = decide(NOW, &[charge(6), charge(5)], &mut state);
+    let denied = decide(NOW, Call::of(&[charge(6), charge(5)]), &mut state);
     assert!(!denied.is_admitted() && denied.verdicts().iter().all(Verdict::is_denied));
     assert_eq!(remaining(&denied), [10, 10]);
 
     let charges = [charge(6), charge(4)];
-    let passed = decide(NOW, &charges, &mut state);
+    let passed = decide(NOW, Call::of(&charges), &mut state);
     assert_eq!(remaining(&passed), [0, 0]);
     let costs: Vec<u64> = passed.receipts(&charges).map(|it| it.cost()).collect();
     assert_eq!(costs, [6, 4]);
@@ -111,9 +111,16 @@ fn the_same_budget_twice_is_one_charge_of_the_summed_cost() {
     for receipt in passed.receipts(&charges) {
         receipt.credit_to(&mut state.0, NOW, u64::MAX);
     }
-    assert_eq!(remaining(&decide(NOW, &[charge(0)], &mut state)), [10]);
+    assert_eq!(
+        remaining(&decide(NOW, Call::of(&[charge(0)]), &mut state)),
+        [10]
+    );
 
-    let never = decide(NOW, &[charge(u64::MAX), charge(u64::MAX)], &mut state);
+    let never = decide(
+        NOW,
+        Call::of(&[charge(u64::MAX), charge(u64::MAX)]),
+        &mut state,
+    );
     assert!(never.verdicts().iter().all(Verdict::never_passes));
 }
 
@@ -172,7 +179,7 @@ fn receipts_carry_the_time_of_whoever_gave_the_verdict() {
     };
     let times = [NOW, NOW.saturating_add(Duration::from_secs(3_600)), NOW];
     let verdicts = times.map(|now| {
-        let decision = decide(now, &[charge], &mut [State::full(&TEN)][..]);
+        let decision = decide(now, Call::of(&[charge]), &mut [State::full(&TEN)][..]);
         (now, decision.verdicts()[0])
     });
 
@@ -185,7 +192,7 @@ fn receipts_carry_the_time_of_whoever_gave_the_verdict() {
 
 #[test]
 fn a_call_without_charges_passes() {
-    let decision = decide(NOW, &[], &mut Vec::<State>::new()[..]);
+    let decision = decide(NOW, Call::of(&[]), &mut Vec::<State>::new()[..]);
 
     assert!(decision.is_admitted());
     assert_eq!(decision.at(), NOW);

@@ -281,7 +281,7 @@ fn what_a_log_took_while_its_clock_was_behind_counts_for_a_period_of_the_clock_a
     assert_eq!(budget.peek(START + 999_999).remaining(), 0);
     assert_eq!(budget.peek(START + 1_000_000).remaining(), 3);
     // And one can be given back.
-    budget.credit(START, &receipt.unwrap(), 1);
+    budget.refund(START, &receipt.unwrap(), 1);
     assert_eq!(budget.peek(START).remaining(), 1);
 }
 

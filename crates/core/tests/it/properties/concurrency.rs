@@ -129,7 +129,7 @@ impl Shared {
         let which = which % self.running.len();
         let request = self.running.swap_remove(which);
         let units = amount.map_or(request.units, |n| n.units(&self.seen_by(0), self.now));
-        self.budget.credit(self.now, &request.receipt, units);
+        self.budget.refund(self.now, &request.receipt, units);
         if request.counts {
             self.held[request.class] -= units.min(request.units);
         }

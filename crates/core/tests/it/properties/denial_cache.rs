@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Ban, Charge, Concurrent, Decision, Key, Mode, Once, Quota, Scope, State, Timestamp, Verdict,
-    decide, decide_up_to, deny_by_known,
+    Ban, Call, Charge, Concurrent, Decision, Key, Mode, Once, Quota, Scope, State, Timestamp,
+    Verdict, decide, deny_by_known,
 };
 
 use crate::support::budget::{Budget, warms_up};
@@ -30,9 +30,8 @@ fn known(quota: &Quota, cost: u64, state: &State, from: u64, to: u64) -> Option<
     deny_by_known(
         at(from),
         at(to),
-        &[charge],
+        Call::of(&[charge]),
         std::slice::from_ref(state),
-        None,
     )
 }
 
@@ -160,13 +159,15 @@ impl Joint {
 
     fn known(&self) -> Option<Decision> {
         self.charges(1, |charges| {
-            deny_by_known(at(NOW), at(NOW + 9), charges, &self.states, None)
+            deny_by_known(at(NOW), at(NOW + 9), Call::of(charges), &self.states)
         })
     }
 
     fn asked(&self) -> Decision {
         let mut states = self.states.clone();
-        self.charges(1, |charges| decide(at(NOW), charges, &mut states[..]))
+        self.charges(1, |charges| {
+            decide(at(NOW), Call::of(charges), &mut states[..])
+        })
     }
 }
 
@@ -212,12 +213,12 @@ fn trials_questions_ids_places_and_states_that_are_missing_are_the_servers() {
     assert!(Joint::with(Concurrent::at_most(5)).known().is_none());
     let joint = Joint::with(Quota::per_day(5));
     let known = |charges: &[Charge<'_>]| {
-        deny_by_known(at(NOW), at(NOW), charges, &joint.states[..1], None).is_some()
+        deny_by_known(at(NOW), at(NOW), Call::of(charges), &joint.states[..1]).is_some()
     };
     assert!(joint.charges(1, |charges| known(&charges[..1]) && !known(charges)));
     // Two charges of one budget.
     let known = |charges: &[Charge<'_>]| {
-        deny_by_known(at(NOW), at(NOW), &[charges[0]; 2], &joint.states, None).is_some()
+        deny_by_known(at(NOW), at(NOW), Call::of(&[charges[0]; 2]), &joint.states).is_some()
     };
     assert!(!joint.charges(1, known));
 }
@@ -235,7 +236,9 @@ fn a_denial_that_is_a_strike_is_the_servers_and_one_of_a_banned_caller_is_known(
 
     let struck = |joint: &Joint| {
         let mut states = joint.states.clone();
-        joint.charges(1, |charges| decide(at(NOW), charges, &mut states[..]));
+        joint.charges(1, |charges| {
+            decide(at(NOW), Call::of(charges), &mut states[..])
+        });
         states
     };
     joint.states = struck(&joint);
@@ -245,7 +248,7 @@ fn a_denial_that_is_a_strike_is_the_servers_and_one_of_a_banned_caller_is_known(
     // The ban is over before the latest time.
     let ended = |charges: &[Charge<'_>]| {
         let (now, end) = (at(NOW), at(NOW + 60_000_000));
-        deny_by_known(now, end, charges, &joint.states, None).is_some()
+        deny_by_known(now, end, Call::of(charges), &joint.states).is_some()
     };
     assert!(!joint.charges(0, ended));
 
@@ -281,7 +284,7 @@ fn a_denial_beside_the_budget_that_a_ban_guards_is_no_strike() {
             mode: Mode::Enforce,
         });
         let charges: Vec<_> = charges.collect();
-        deny_by_known(at(NOW), at(NOW), &charges, &states, None).is_some()
+        deny_by_known(at(NOW), at(NOW), Call::of(&charges), &states).is_some()
     };
 
     assert!(known(0));
@@ -297,11 +300,13 @@ fn a_ban_by_itself_is_known_unless_knocks_extend_it() {
     for (ban, is_known) in [(ban, true), (ban.extending(), false)] {
         let mut joint = Joint::with(ban);
         let mut states = joint.states.clone();
-        joint.charges(1, |charges| decide(at(NOW), charges, &mut states[..]));
+        joint.charges(1, |charges| {
+            decide(at(NOW), Call::of(charges), &mut states[..])
+        });
         joint.states = states;
         let alone = |charges: &[Charge<'_>]| {
             let (now, state) = (at(NOW + 1), &joint.states[1..]);
-            deny_by_known(now, now, &charges[1..], state, None).is_some()
+            deny_by_known(now, now, Call::of(&charges[1..]), state).is_some()
         };
         assert_eq!(joint.charges(0, alone), is_known);
     }
@@ -320,8 +325,19 @@ fn as_much_as_there_is_is_denied_if_the_least_is_not_there() {
         mode: Mode::Enforce,
     };
     let states = [budget.state];
-    let known = |at_least| deny_by_known(at(NOW), at(NOW), &[charge], &states, Some(at_least));
-    let asked = decide_up_to(at(NOW), &[charge], &mut states.clone()[..], 3);
+    let known = |at_least| {
+        deny_by_known(
+            at(NOW),
+            at(NOW),
+            Call::of(&[charge]).at_least(at_least),
+            &states,
+        )
+    };
+    let asked = decide(
+        at(NOW),
+        Call::of(&[charge]).at_least(3),
+        &mut states.clone()[..],
+    );
 
     assert_eq!(known(3).unwrap().verdicts(), asked.verdicts());
     assert!(known(2).is_none());

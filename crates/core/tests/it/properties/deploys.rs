@@ -193,6 +193,45 @@ fn a_caller_of_the_shorter_quota_waits_for_at_most_one_drain_of_the_longer() {
     }
 }
 
+/// The wait of at most one drain begins when nobody charges the other quota any more: until then that spends all that drains.
+#[test]
+fn a_quota_passes_nothing_beside_another_that_is_used_up_and_passes_within_one_drain_after_that() {
+    for (starved, used_up) in [
+        // Of two that drain in one time the slower one starves,
+        (Quota::per_second(10), Quota::per_second(100)),
+        // and of others the one that drains sooner, even if it is the faster one.
+        (
+            Quota::per_second(10).burst(1),
+            Quota::per_second(100).burst(1_000),
+        ),
+        (Quota::per_second(100), Quota::per_minute(10)),
+    ] {
+        // given callers who have spent one quota, and spend each unit as it drains
+        let mut budget = Budget::full(used_up);
+        assert!(budget.charge(START, used_up.capacity()).0.is_allowed());
+        let unit = micros(used_up.period()) / used_up.limit();
+        let (mut now, mut passed) = (START, [0, 0]);
+
+        // when those of the other quota ask ten times as often
+        for turn in 1..=10_000 {
+            now += unit / 10;
+            budget.quota = starved;
+            passed[0] += u64::from(budget.charge(now, 1).0.is_allowed());
+            if turn % 10 == 0 {
+                budget.quota = used_up;
+                passed[1] += u64::from(budget.charge(now, 1).0.is_allowed());
+            }
+        }
+
+        // then they pass only once the first have ended, within one full drain of the longer quota
+        assert_eq!(passed, [0, 1_000], "{starved} beside {used_up}");
+        budget.quota = starved;
+        let wait = budget.charge(now, 1).0.retry_after().map(micros).unwrap();
+        assert!(wait <= drain_us(&starved).max(drain_us(&used_up)));
+        assert!(budget.if_charged(now + wait, 1).is_allowed());
+    }
+}
+
 #[test]
 fn pitfall_a_shorter_quota_beside_a_longer_one_switches_the_limit_off() {
     for (long, short) in [

@@ -76,7 +76,7 @@ fn no_figures_and_no_times_are_too_much() {
                 }
                 Call::Credit(which, n) => {
                     let receipt = receipts[which % receipts.len()].copy();
-                    budget.credit(now, &receipt, n);
+                    budget.refund(now, &receipt, n);
                 }
                 Call::Debit(n) => {
                     let receipt = receipts[0].copy();

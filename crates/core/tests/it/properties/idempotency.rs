@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Charge, Key, Mode, Once, Quota, Receipt, Scope, State, States, Timestamp, decide,
+    Call, Charge, Key, Mode, Once, Quota, Receipt, Scope, State, States, Timestamp, decide,
 };
 
 use crate::support::quotas;
@@ -147,14 +147,14 @@ fn an_admission_is_charged_and_its_replays_are_not_whatever_the_budget() {
                 ..budget
             };
 
-            let decision = decide(at, &[budget, beside], &mut ids);
+            let decision = decide(at, Call::of(&[budget, beside]), &mut ids);
 
             let replayed = book.replayed(&id, now, life, replays).filter(|_| cost > 0);
             let paid = Charge {
                 cost: if replayed.is_some() { 0 } else { cost },
                 ..budget
             };
-            let expected = decide(at, &[paid], std::slice::from_mut(&mut alone));
+            let expected = decide(at, Call::of(&[paid]), std::slice::from_mut(&mut alone));
             prop_assert_eq!(decision.verdicts()[0], expected.verdicts()[0]);
             prop_assert_eq!(decision.is_admitted(), expected.is_admitted());
             prop_assert_eq!(ids.budget.snapshot(), alone.snapshot());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate_core::{
-    Algorithm, Blocks, Charge, Decision, Key, Lease, Mode, Part, Quota, Receipt, Scope, State,
-    Timestamp, decide, decide_up_to,
+    Algorithm, Blocks, Call, Charge, Decision, Key, Lease, Mode, Part, Quota, Receipt, Scope,
+    State, Timestamp, decide,
 };
 
 use crate::support::budget::micros;
@@ -106,7 +106,7 @@ impl Fleet {
         Timestamp::from_micros(self.server_time())
     }
 
-    fn credit(&mut self, receipt: &Receipt, n: u64) {
+    fn refund(&mut self, receipt: &Receipt, n: u64) {
         let at = self.at();
         receipt.credit_to(&mut self.state, at, n);
     }
@@ -139,7 +139,7 @@ impl Fleet {
                     }
                     None => {
                         let states = std::slice::from_mut(&mut self.state);
-                        let decision = decide(at, &[charge], states);
+                        let decision = decide(at, Call::of(&[charge]), states);
                         let verdict = &decision.verdicts()[0];
                         blocks.decided(verdict);
                         Receipt::of(&charge, verdict, decision.at()).map(Origin::Server)
@@ -167,7 +167,7 @@ impl Fleet {
                 {
                     let states = std::slice::from_mut(&mut self.state);
                     let asked = [charge(question.amount)];
-                    question.answer = Some(decide_up_to(at, &asked, states, 1));
+                    question.answer = Some(decide(at, Call::of(&asked).at_least(1), states));
                 }
             }
             Event::Answered(process, is_lost) => {
@@ -188,7 +188,7 @@ impl Fleet {
                         } else if let Some((receipt, n)) =
                             blocks.granted(number, now, verdict, answer.at())
                         {
-                            self.credit(&receipt, n);
+                            self.refund(&receipt, n);
                         }
                     }
                 }
@@ -198,7 +198,7 @@ impl Fleet {
                     return;
                 };
                 for (receipt, n) in blocks.take_ended(now) {
-                    self.credit(&receipt, n);
+                    self.refund(&receipt, n);
                 }
             }
             Event::Refunded(nth) => {
@@ -207,12 +207,12 @@ impl Fleet {
                 }
                 let passed = self.passed.remove(nth % self.passed.len());
                 match passed.origin {
-                    Origin::Server(receipt) => self.credit(&receipt, passed.cost),
+                    Origin::Server(receipt) => self.refund(&receipt, passed.cost),
                     Origin::Block(process, part) => {
                         let blocks = self.processes[process].as_mut();
                         if !blocks.is_some_and(|blocks| blocks.unspend(&part)) {
                             let receipt = Receipt::of(&charge(passed.cost), &part.verdict, part.at);
-                            self.credit(&receipt.unwrap(), passed.cost);
+                            self.refund(&receipt.unwrap(), passed.cost);
                         }
                     }
                 }
@@ -397,14 +397,14 @@ impl HotKey {
             self.calls += 1;
             self.by_server += 1;
             let states = std::slice::from_mut(&mut self.state);
-            let decision = decide(at, &[charge(1)], states);
+            let decision = decide(at, Call::of(&[charge(1)]), states);
             self.blocks.decided(&decision.verdicts()[0]);
             self.passed += u64::from(decision.is_admitted());
         }
         if let Some((number, amount)) = self.blocks.to_ask(self.now) {
             self.calls += 1;
             let states = std::slice::from_mut(&mut self.state);
-            let answer = decide_up_to(at, &[charge(amount)], states, 1);
+            let answer = decide(at, Call::of(&[charge(amount)]).at_least(1), states);
             self.question = Some((self.now + Self::LAG_US, number, answer));
         }
     }

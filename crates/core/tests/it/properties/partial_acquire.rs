@@ -1,11 +1,11 @@
 //! As much as there is: a grant is the largest amount that a decision would let pass, and is decided as that amount.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Ban, Charge, Key, Mode, Quota, Scope, State, Timestamp, Verdict, check_up_to, decide,
-    decide_up_to,
+    Ban, Call, Charge, Key, Mode, Quota, Scope, State, Timestamp, Verdict, decide,
 };
 
 use crate::support::history::History;
@@ -68,19 +68,23 @@ fn a_grant_is_the_largest_amount_that_would_pass_and_is_decided_as_that_amount()
                     .collect()
             };
             let passes = |cost| {
-                let decision = decide(now, &call(cost), &mut states.clone()[..]);
+                let decision = decide(now, Call::of(&call(cost)), &mut states.clone()[..]);
                 decision.verdicts().iter().all(Verdict::is_allowed)
             };
 
             let mut granted_states = states.clone();
-            let granted = decide_up_to(now, &call(most), &mut granted_states[..], at_least);
+            let granted = decide(
+                now,
+                Call::of(&call(most)).at_least(at_least),
+                &mut granted_states[..],
+            );
 
             // What it took is what a decision of that amount takes, and it leaves what that leaves.
             let amount = granted.verdicts()[0].taken();
             let all_pass = granted.verdicts().iter().all(Verdict::is_allowed);
             let asked = if all_pass { amount } else { at_least.min(most) };
             let mut decided_states = states.clone();
-            let decided = decide(now, &call(asked), &mut decided_states[..]);
+            let decided = decide(now, Call::of(&call(asked)), &mut decided_states[..]);
             prop_assert_eq!(&granted, &decided);
             for (one, other) in granted_states.iter().zip(&decided_states) {
                 prop_assert_eq!(one.snapshot(), other.snapshot());
@@ -112,7 +116,11 @@ fn charges_of_one_budget_share_what_is_left() {
     }
     let mut state = One(State::full(&quota));
 
-    let granted = decide_up_to(Timestamp::from_micros(0), &twice, &mut state, 1);
+    let granted = decide(
+        Timestamp::from_micros(0),
+        Call::of(&twice).at_least(1),
+        &mut state,
+    );
 
     let taken: Vec<u64> = granted.verdicts().iter().map(Verdict::taken).collect();
     assert_eq!(taken, [5, 5]);
@@ -127,7 +135,11 @@ fn a_shadow_beside_an_enforced_charge_has_no_say_in_the_amount() {
     ];
     let mut states = [State::full(&ten), State::full(&three)];
 
-    let granted = decide_up_to(Timestamp::from_micros(0), &charges, &mut states[..], 1);
+    let granted = decide(
+        Timestamp::from_micros(0),
+        Call::of(&charges).at_least(1),
+        &mut states[..],
+    );
 
     assert!(granted.is_admitted());
     let taken: Vec<u64> = granted.verdicts().iter().map(Verdict::taken).collect();
@@ -137,7 +149,7 @@ fn a_shadow_beside_an_enforced_charge_has_no_say_in_the_amount() {
 #[test]
 fn a_grant_below_the_least_is_a_denial_of_the_least_and_a_strike() {
     let quota = Quota::per_minute(10);
-    let ban = Ban::after(2, std::time::Duration::from_secs(60)).into();
+    let ban = Ban::after(2, Duration::from_secs(60)).into();
     let charges = |most| {
         [
             charge(&quota, 0, most, Mode::Enforce),
@@ -146,26 +158,23 @@ fn a_grant_below_the_least_is_a_denial_of_the_least_and_a_strike() {
     };
     let mut states = [State::full(&quota), State::full(&ban)];
     let now = Timestamp::from_micros(0);
-    assert!(decide_up_to(now, &charges(7), &mut states[..], 7).is_admitted());
+    assert!(decide(now, Call::of(&charges(7)).at_least(7), &mut states[..]).is_admitted());
 
-    let denied = decide_up_to(now, &charges(7), &mut states[..], 5);
+    let denied = decide(now, Call::of(&charges(7)).at_least(5), &mut states[..]);
 
     // Three are left, and two more come in twelve seconds.
     assert!(!denied.is_admitted());
-    assert_eq!(
-        denied.retry_after(),
-        Some(std::time::Duration::from_secs(12))
-    );
-    let banned = decide_up_to(now, &charges(7), &mut states[..], 5);
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(12)));
+    let banned = decide(now, Call::of(&charges(7)).at_least(5), &mut states[..]);
     assert!(banned.verdicts()[1].is_denied());
-    let banned = decide_up_to(now, &charges(7), &mut states[..], 1);
+    let banned = decide(now, Call::of(&charges(7)).at_least(1), &mut states[..]);
     assert!(!banned.is_admitted() && banned.verdicts()[0].taken() == 0);
 }
 
 #[test]
 fn a_call_that_no_grant_can_decide_is_refused() {
     let quota = Quota::per_minute(10);
-    let waits = quota.wait_up_to(std::time::Duration::from_secs(1));
+    let waits = quota.wait_up_to(Duration::from_secs(1));
     for (charges, detail) in [
         (
             [
@@ -182,8 +191,30 @@ fn a_call_that_no_grant_can_decide_is_refused() {
             "a charge that may wait for its turn cannot be granted in part",
         ),
     ] {
-        let refused = check_up_to(&charges).unwrap_err();
+        let refused = Call::of(&charges).at_least(1).check().unwrap_err();
         assert_eq!(refused.detail(), detail);
     }
-    assert!(check_up_to(&[charge(&quota, 0, 3, Mode::Enforce); 2]).is_ok());
+    assert!(
+        Call::of(&[charge(&quota, 0, 3, Mode::Enforce); 2])
+            .at_least(1)
+            .check()
+            .is_ok()
+    );
+}
+
+#[test]
+fn a_ban_has_no_part_in_an_amount() {
+    let quota = Quota::per_day(5);
+    let ban = Quota::from(Ban::after(1, Duration::from_secs(9)).lasting(Duration::from_secs(1)));
+    let charges = [
+        charge(&quota, 0, 4, Mode::Enforce),
+        charge(&ban, 1, 0, Mode::Enforce),
+    ];
+    let mut states = [State::full(&quota), State::full(&ban)];
+    let call = Call::of(&charges).at_least(1);
+
+    assert!(call.check().is_ok());
+    let granted = decide(Timestamp::from_micros(0), call, &mut states[..]);
+
+    assert_eq!(granted.verdicts()[0].taken(), 4);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Charge, Key, Mode, Quota, QuotaError, Scope, State, Timestamp, decide,
+    Algorithm, Call, Charge, Key, Mode, Quota, QuotaError, Scope, State, Timestamp, decide,
 };
 
 use crate::support::budget::{Budget, micros};
@@ -60,7 +60,11 @@ fn pitfall_the_first_of_several_limits_is_not_charged_when_the_second_denies() {
         });
         let mut states = quotas.map(State::full);
 
-        let decision = decide(Timestamp::from_micros(SECOND), &charges, &mut states[..]);
+        let decision = decide(
+            Timestamp::from_micros(SECOND),
+            Call::of(&charges),
+            &mut states[..],
+        );
 
         assert!(!decision.is_admitted());
         assert_eq!(decision.receipts(&charges).count(), 0);
@@ -95,7 +99,7 @@ fn pitfall_a_refund_after_the_window_rolled_or_the_tokens_drained_hands_out_noth
         let now = 2 * SECOND;
         assert!(budget.charge(now, 10).0.is_allowed());
 
-        budget.credit(now, &receipt.unwrap(), 10);
+        budget.refund(now, &receipt.unwrap(), 10);
 
         assert!(budget.charge(now, 1).0.is_denied(), "{quota}");
     }
@@ -147,7 +151,7 @@ fn pitfall_what_is_charged_and_refunded_is_what_is_reported() {
         let (denied, none) = budget.charge(0, 4);
         assert_eq!((denied.taken(), none.is_none()), (0, true));
 
-        budget.credit(0, &receipt.unwrap(), 5);
+        budget.refund(0, &receipt.unwrap(), 5);
         assert_eq!(budget.peek(0).remaining(), 8, "{quota}");
     }
 }
@@ -233,7 +237,7 @@ fn pitfall_two_charges_in_one_microsecond_are_two() {
 
         assert_eq!(budget.peek(5).remaining(), 4, "{quota}");
         for receipt in &receipts {
-            budget.credit(5, receipt, 3);
+            budget.refund(5, receipt, 3);
         }
         assert_eq!(budget.peek(5).remaining(), 10, "{quota}");
     }

@@ -147,7 +147,7 @@ impl Shared {
         let n = amount.units(&self.whole(), now);
         if is_credit {
             let receipt = self.receipts.swap_remove(which);
-            self.budget.credit(now, &receipt, n);
+            self.budget.refund(now, &receipt, n);
         } else {
             self.budget.debit(now, &self.receipts[which], n);
             self.may_forgive = true;

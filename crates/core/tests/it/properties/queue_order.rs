@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Algorithm, Charge, Concurrent, Key, Mode, Quota, QuotaError, Scope, State, Timestamp, decide,
+    Algorithm, Call, Charge, Concurrent, Key, Mode, Quota, QuotaError, Scope, State, Timestamp,
+    decide,
 };
 
 use crate::properties::queueing::{Event, Line, events, waiting};
@@ -310,14 +311,22 @@ fn a_request_waits_for_the_longest_of_its_turns() {
             mode: modes[usize::from(slot)],
         });
         for millis in waits {
-            let decision = decide(Timestamp::from_micros(START), &charges, &mut states[..]);
+            let decision = decide(
+                Timestamp::from_micros(START),
+                Call::of(&charges),
+                &mut states[..],
+            );
             assert_eq!(decision.wait(), Duration::from_millis(millis), "{modes:?}");
         }
         // One that can never pass.
         let mut charges = charges;
         charges[2].cost = 2;
         let before = states.each_ref().map(State::snapshot);
-        let decision = decide(Timestamp::from_micros(START), &charges, &mut states[..]);
+        let decision = decide(
+            Timestamp::from_micros(START),
+            Call::of(&charges),
+            &mut states[..],
+        );
         assert!(!decision.is_admitted());
         assert_eq!(decision.wait(), Duration::ZERO);
         assert_eq!(states[2].snapshot(), before[2]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate_core::{
-    Charge, Key, Mode, Quota, Receipt, Scope, State, States, Timestamp, Verdict, decide,
+    Call, Charge, Key, Mode, Quota, Receipt, Scope, State, States, Timestamp, Verdict, decide,
 };
 
 use crate::support::budget::{Budget, micros, receipt_of};
@@ -87,7 +87,7 @@ impl Line {
         let cost = receipt.cost();
         charged.cost -= cost;
         let is_early = charged.turn > self.now;
-        self.budget.credit(self.now, &receipt, cost);
+        self.budget.refund(self.now, &receipt, cost);
         Some(is_early && cost > 0)
     }
 
@@ -632,7 +632,7 @@ fn calls_of_several_charges_and_callers_of_any_patience_keep_the_worst_case() {
                             .collect();
                         let decision = decide(
                             Timestamp::from_micros(line.now),
-                            &charges,
+                            Call::of(&charges),
                             &mut OneKey(&mut line.budget.state),
                         );
                         if !decision.is_admitted() {

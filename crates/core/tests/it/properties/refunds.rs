@@ -149,7 +149,7 @@ fn a_credit_to_a_budget_refilled_in_intervals_is_exact_until_the_next_refill_and
                 for (_, receipt) in &history.receipts {
                     if is_late(receipt.at().as_micros()) {
                         let mut credited = history.budget.clone();
-                        credited.credit(now, receipt, u64::MAX);
+                        credited.refund(now, receipt, u64::MAX);
                         for at in history.later() {
                             prop_assert_eq!(credited.peek(at), history.budget.peek(at));
                         }
@@ -218,7 +218,7 @@ fn while_time_stands_still_every_credit_returns_all_of_its_charge() {
             } else {
                 let receipt: Receipt = open.swap_remove(which.index(open.len()));
                 taken -= receipt.cost();
-                budget.credit(now, &receipt, receipt.cost());
+                budget.refund(now, &receipt, receipt.cost());
             }
             prop_assert_eq!(budget.peek(now).remaining(), left - taken);
         }
@@ -241,11 +241,11 @@ fn a_charge_behind_a_credit_of_its_microsecond_returns_what_still_drains() {
         let (Some(first), Some(_)) = (budget.charge(now, gone).1, bare.charge(now, stays).1) else {
             return Ok(());
         };
-        budget.credit(now, &first, gone);
+        budget.refund(now, &first, gone);
         let (_, second) = budget.charge(now, stays);
         let second = second.expect("it has room, as the bare one has");
 
-        budget.credit(now + after, &second, stays);
+        budget.refund(now + after, &second, stays);
 
         // All that has drained of it stays taken, and no more.
         let left = budget.peek(now + after);
@@ -261,11 +261,11 @@ fn credits_of_one_instant_return_no_more_together_than_is_left_of_it() {
     let mut budget = Budget::full(Quota::per_second(1).burst(4));
     let receipts = [(); 4].map(|()| budget.charge(SECOND, 1).1.unwrap());
 
-    budget.credit(SECOND, &receipts[0], 1);
-    budget.credit(SECOND, &receipts[1], 1);
+    budget.refund(SECOND, &receipts[0], 1);
+    budget.refund(SECOND, &receipts[1], 1);
     assert!(budget.charge(2 * SECOND, 3).0.is_allowed());
-    budget.credit(2 * SECOND, &receipts[2], 1);
-    budget.credit(2 * SECOND, &receipts[3], 1);
+    budget.refund(2 * SECOND, &receipts[2], 1);
+    budget.refund(2 * SECOND, &receipts[3], 1);
 
     // Without the four: a burst of 4 less the 3 of the others.
     assert!(budget.charge(2 * SECOND, 2).0.is_denied());
@@ -303,7 +303,7 @@ fn the_only_credit_to_a_bucket_returns_the_lesser_of_its_cost_and_what_still_dra
             let n = n.units(&history.budget, now).min(cost);
             let full_before = history.budget.peek(now).reset_after();
 
-            history.budget.credit(now, &receipt, n);
+            history.budget.refund(now, &receipt, n);
 
             // Verdicts round up to a microsecond, so they show a figure to within one.
             let full_at = limit * u128::from(at + micros(charged.reset_after()));
@@ -329,7 +329,7 @@ fn a_charge_that_is_credited_at_once_leaves_no_trace() {
 
         let (_, receipt) = history.budget.charge(history.now, cost);
         if let Some(receipt) = receipt {
-            history.budget.credit(history.now, &receipt, u64::MAX);
+            history.budget.refund(history.now, &receipt, u64::MAX);
         }
 
         for at in history.later() {
@@ -359,12 +359,12 @@ fn a_credit_never_returns_more_than_was_charged_and_never_takes() {
         let mut some = history.budget.clone();
         let mut none = history.budget.clone();
 
-        all.credit(now, &receipt, u64::MAX);
-        some.credit(now, &receipt, n);
-        none.credit(now, &receipt, 0);
+        all.refund(now, &receipt, u64::MAX);
+        some.refund(now, &receipt, n);
+        none.refund(now, &receipt, 0);
 
         let mut bound = history.budget.clone();
-        bound.credit(now, &receipt, receipt.cost());
+        bound.refund(now, &receipt, receipt.cost());
         let before = history.budget.peek(now);
         prop_assert_eq!(all.peek(now), bound.peek(now));
         prop_assert_eq!(none.peek(now), before);
@@ -400,11 +400,11 @@ fn a_cold_unit_gives_its_surcharge_back_in_whole_microseconds() {
     let quota = "4/7us burst 6 warm up 60us".parse().unwrap();
     let mut budget = Budget::full(quota);
     let (_, first) = budget.charge(0, 5);
-    budget.credit(0, &first.unwrap(), 4);
+    budget.refund(0, &first.unwrap(), 4);
     let (_, second) = budget.charge(1, 1);
     let before = budget.peek(4).remaining();
 
-    budget.credit(4, &second.unwrap(), 1);
+    budget.refund(4, &second.unwrap(), 1);
 
     assert_eq!(budget.peek(4).remaining() - before, 4);
     assert_eq!(most_returned(&quota, 1), 4);
@@ -434,7 +434,7 @@ fn a_credit_returns_nothing_once_the_charge_counts_no_more() {
         let untouched = history.budget.clone();
 
         for receipt in &receipts {
-            history.budget.credit(history.now, receipt, u64::MAX);
+            history.budget.refund(history.now, receipt, u64::MAX);
         }
 
         for at in history.later() {
@@ -470,7 +470,7 @@ fn what_is_given_back_comes_back_while_many_are_under_way() {
                 now += 10;
                 // One that has been in flight for about as long as the others.
                 let next = (random >> 33) as usize % (under_way / 3).max(1);
-                budget.credit(now, &receipts.remove(next), 1);
+                budget.refund(now, &receipts.remove(next), 1);
             }
         }
         // then none was ever refused
@@ -497,7 +497,7 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
         .map(|_| budget.charge(START, 1).1.unwrap())
         .collect();
     for receipt in &receipts {
-        budget.credit(START, receipt, 1);
+        budget.refund(START, receipt, 1);
     }
     assert_eq!(credits_of(&budget), 30);
     let mut forgetful = budget.clone();
@@ -514,7 +514,7 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
         assert_eq!(forgetful.charge(START + later, 1).0, verdict);
     }
     for receipt in &receipts {
-        budget.credit(START + 3 * SECOND, receipt, 1);
+        budget.refund(START + 3 * SECOND, receipt, 1);
     }
     assert_eq!(
         budget.peek(START + 3 * SECOND),
@@ -547,7 +547,7 @@ fn a_credit_whose_clock_is_behind_the_charge_returns_nothing() {
             assert_eq!(charged.remaining(), 5, "{algorithm:?}");
 
             // when it is given back by a clock that stepped back meanwhile
-            budget.credit(now - behind, &receipt.unwrap(), 3);
+            budget.refund(now - behind, &receipt.unwrap(), 3);
 
             // then nothing is certain, and nothing comes back
             let left = budget.peek(now).remaining();

@@ -1,7 +1,7 @@
 //! Retry-after is a promise: admitted then, and not a microsecond earlier.
 
 use proptest::prelude::*;
-use tollgate_core::{Charge, Key, Mode, Quota, Scope, State, States, Timestamp, decide};
+use tollgate_core::{Call, Charge, Key, Mode, Quota, Scope, State, States, Timestamp, decide};
 
 use crate::support::budget::{Budget, micros};
 use crate::support::history::History;
@@ -118,7 +118,7 @@ fn the_longest_wait_of_a_call_is_when_the_whole_call_passes() {
         let is_admitted = |at| {
             decide(
                 Timestamp::from_micros(at),
-                &charges,
+                Call::of(&charges),
                 &mut states.clone()[..],
             )
             .is_admitted()
@@ -126,7 +126,7 @@ fn the_longest_wait_of_a_call_is_when_the_whole_call_passes() {
 
         let decision = decide(
             Timestamp::from_micros(now),
-            &charges,
+            Call::of(&charges),
             &mut states.clone()[..],
         );
 
@@ -194,10 +194,18 @@ fn a_wait_is_exact_when_a_call_names_a_key_enforced_and_in_shadow() {
         let mut state = history.budget.state.clone();
         let at = |us, state: &State| {
             let mut state = state.clone();
-            decide(Timestamp::from_micros(us), &charges, &mut One(&mut state))
+            decide(
+                Timestamp::from_micros(us),
+                Call::of(&charges),
+                &mut One(&mut state),
+            )
         };
 
-        let decision = decide(Timestamp::from_micros(now), &charges, &mut One(&mut state));
+        let decision = decide(
+            Timestamp::from_micros(now),
+            Call::of(&charges),
+            &mut One(&mut state),
+        );
 
         prop_assert!(decision.retry_after().is_none() || !decision.is_admitted());
         if let Some(retry_after) = decision.retry_after().map(micros) {

@@ -124,7 +124,7 @@ fn settling_a_receipt_of_another_tier_refills_nothing() {
             // After a real question: the question, and not the settling, cuts a debt too deep for the new tier.
             let (left, _) = history.budget.charge(now, 0);
 
-            history.budget.credit(now, &receipt, 0);
+            history.budget.refund(now, &receipt, 0);
             let settled = history.budget.peek(now);
             // Under another rate a fraction of a microsecond may be lost, to the strict side.
             let lost = micros(settled.reset_after()).checked_sub(micros(left.reset_after()));
@@ -147,7 +147,7 @@ fn a_credit_from_before_an_upgrade_returns_one_unit_and_not_the_new_budget() {
     budget.quota = Quota::per_second(1).burst(1000);
     assert!(budget.charge(NOW, 999).0.is_allowed());
 
-    budget.credit(NOW, &receipt.unwrap(), 1);
+    budget.refund(NOW, &receipt.unwrap(), 1);
 
     assert_eq!(budget.peek(NOW).remaining(), 1);
 }

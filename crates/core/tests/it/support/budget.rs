@@ -3,8 +3,8 @@
 use std::slice;
 
 use tollgate_core::{
-    Algorithm, Charge, DEBT_CEILING, Decision, Key, Mode, Quota, Receipt, Scope, State, Timestamp,
-    Verdict, decide,
+    Algorithm, Call, Charge, DEBT_CEILING, Decision, Key, Mode, Quota, Receipt, Scope, State,
+    Timestamp, Verdict, decide,
 };
 
 /// A state with its quota. A clone asks "what if".
@@ -38,7 +38,7 @@ impl Budget {
             mode,
         };
         let states = slice::from_mut(&mut self.state);
-        let decision = decide(Timestamp::from_micros(now), &[charge], states);
+        let decision = decide(Timestamp::from_micros(now), Call::of(&[charge]), states);
         let receipt = decision.receipts(&[charge]).next();
         (decision, receipt)
     }
@@ -59,7 +59,7 @@ impl Budget {
         self.if_charged(now, 0)
     }
 
-    pub(crate) fn credit(&mut self, now: u64, receipt: &Receipt, n: u64) {
+    pub(crate) fn refund(&mut self, now: u64, receipt: &Receipt, n: u64) {
         receipt.credit_to(&mut self.state, Timestamp::from_micros(now), n);
     }
 

@@ -64,7 +64,7 @@ impl History {
             Step::Credit(which, amount) => {
                 let (charge, receipt) = self.receipts.remove(which % self.receipts.len());
                 let n = amount.units(&self.budget, now);
-                self.budget.credit(now, &receipt, n);
+                self.budget.refund(now, &receipt, n);
                 self.taken[charge].net -= n.min(receipt.cost());
             }
             Step::Debit(amount) => {

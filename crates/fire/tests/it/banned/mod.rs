@@ -7,7 +7,7 @@
 )]
 
 use fastrand::Rng;
-use tollgate_core::{Charge, Mode, Quota, Receipt, Snapshot, State, Timestamp, decide};
+use tollgate_core::{Call, Charge, Mode, Quota, Receipt, Snapshot, State, Timestamp, decide};
 use tollgate_fire::{
     BanFindings, Disturbance, Effect, Guarded, History, Knock, OperatorAct, OperatorCall, Outcome,
     Population, check,
@@ -335,7 +335,7 @@ impl Trial {
                 (*since, *until) = ((*since).min(now_us), now_us);
             });
         }
-        let outcome = Outcome::of(&Ok(decide(at, &[by_hand], &mut self.states[1..])));
+        let outcome = Outcome::of(&Ok(decide(at, Call::of(&[by_hand]), &mut self.states[1..])));
         let ban = &mut self.states[1];
         match self.defect {
             Defect::ByHandShort => change(ban, |since, until, _, _| {
@@ -387,14 +387,18 @@ impl Trial {
         if self.defect == Defect::KeptSpentInPart && !is_important {
             charges[0].quota = &part;
         }
-        let outcome = Outcome::of(&Ok(decide(at, &charges, self.states.as_mut_slice())));
+        let outcome = Outcome::of(&Ok(decide(
+            at,
+            Call::of(&charges),
+            self.states.as_mut_slice(),
+        )));
         let Outcome::Decided(decided) = &outcome else {
             panic!("{outcome:?}");
         };
         let [quota, ban] = decided.verdicts.as_slice() else {
             panic!("{decided:?}");
         };
-        let was_banned = decide(at, &charges[1..], &mut before.clone()[1..]);
+        let was_banned = decide(at, Call::of(&charges[1..]), &mut before.clone()[1..]);
         let was_banned = !was_banned.is_admitted();
         let is_struck = !quota.passes && !was_banned;
         let (left, begins) = (ban.remaining, is_struck && !ban.passes);
@@ -450,7 +454,7 @@ impl Trial {
     fn charge(&mut self, at: Timestamp) {
         let charge = self.classes[1].charges()[0];
         let mut full = [State::full(charge.quota)];
-        let admitted = decide(at, &[charge], full.as_mut_slice());
+        let admitted = decide(at, Call::of(&[charge]), full.as_mut_slice());
         let receipt = Receipt::of(&charge, &admitted.verdicts()[0], at);
         receipt.unwrap().debit_from(&mut self.states[0], at, 1);
     }
@@ -520,7 +524,7 @@ impl Trial {
 fn strike(guarded: &Guarded, ban: &mut State, at: Timestamp) {
     let [_, charge] = guarded.charges();
     let one = Charge { cost: 1, ..charge };
-    let _counted = decide(at, &[one], std::slice::from_mut(ban));
+    let _counted = decide(at, Call::of(&[one]), std::slice::from_mut(ban));
 }
 
 /// Changes a ban's begin, end, doublings and strikes.

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate_core::{
-    Charge, Decision, Mode, QueueMark, Quota, Receipt, Snapshot, State, States, Timestamp, decide,
+    Call, Charge, Decision, Mode, QueueMark, Quota, Receipt, Snapshot, State, States, Timestamp,
+    decide,
 };
 use tollgate_fire::{
     AskedCharge, Asker, Attempt, Budget, Disturbance, Effect, History, Outcome, Population, Terms,
@@ -519,33 +520,33 @@ impl Simulation {
         let decision = match self.mutation {
             Mutation::ShadowDenies => {
                 turn_shadows(&mut charges, Mode::Enforce);
-                decide(now, &charges, &mut states)
+                decide(now, Call::of(&charges), &mut states)
             }
             Mutation::ShadowWaits => {
                 let mut tried = states.clone();
-                if !decide(now, &charges, &mut tried).is_admitted() {
+                if !decide(now, Call::of(&charges), &mut tried).is_admitted() {
                     turn_shadows(&mut charges, Mode::Probe);
                 }
-                decide(now, &charges, &mut states)
+                decide(now, Call::of(&charges), &mut states)
             }
             Mutation::NeverForget if unlucky => {
                 // As if no time had passed since long ago.
-                let _stale = decide(now, &heavier(&charges), &mut states);
-                decide(now, &charges, &mut states)
+                let _stale = decide(now, Call::of(&heavier(&charges)), &mut states);
+                decide(now, Call::of(&charges), &mut states)
             }
             Mutation::Harsh if unlucky => {
                 charges.iter_mut().for_each(|charge| charge.cost *= 2);
-                decide(now, &charges, &mut states)
+                decide(now, Call::of(&charges), &mut states)
             }
             Mutation::TakesOnce => {
-                let decision = decide(now, &charges, &mut states.clone());
-                let _first = decide(now, &firsts(&charges), &mut states);
+                let decision = decide(now, Call::of(&charges), &mut states.clone());
+                let _first = decide(now, Call::of(&firsts(&charges)), &mut states);
                 decision
             }
-            _ => decide(now, &charges, &mut states),
+            _ => decide(now, Call::of(&charges), &mut states),
         };
         if self.mutation == Mutation::DoubleCharge && unlucky {
-            let _again = decide(now, &charges, &mut states);
+            let _again = decide(now, Call::of(&charges), &mut states);
         }
         for (position, charge) in charges.iter().enumerate() {
             let takes = match charge.mode {
@@ -558,7 +559,11 @@ impl Simulation {
                     mode: Mode::Enforce,
                     ..*charge
                 };
-                let _alone = decide(now, &[charge], std::slice::from_mut(states.state(position)));
+                let _alone = decide(
+                    now,
+                    Call::of(&[charge]),
+                    std::slice::from_mut(states.state(position)),
+                );
             }
         }
         let is_unkept = self.mutation == Mutation::TurnUnkept && !decision.wait().is_zero();

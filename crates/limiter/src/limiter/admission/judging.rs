@@ -1,7 +1,10 @@
 //! The ruling on an answer of the backend, or on its failure.
 
 use tokio::time::Instant;
-use tollgate_core::{BackendError, Charge, Decision, FailureKind, Mode, Quota, Timestamp, Verdict};
+use tollgate_core::{
+    BackendError, Capability, Charge, Decision, FailureKind, Mode, Quota, Settlement, Timestamp,
+    Verdict,
+};
 
 use super::{Entries, Fallback, Judgement, Limiter, Rejection, Ruling};
 use crate::limiter::Ledger;
@@ -71,7 +74,7 @@ impl Limiter {
     ) -> Fallback {
         let observers = &self.0.observers;
         let after = |cause: Cause| cause.after(waited_us);
-        let place = || self.0.backend.place();
+        let place = || self.0.backend.admin().place();
         self.0
             .health
             .failed(Instant::now().into_std(), &error, place);
@@ -172,7 +175,7 @@ impl Limiter {
             Fallback::Pass(error) => {
                 assumed = self.assume(entries);
                 let holds = assumed.as_ref().map(|decision| Judgement {
-                    settlement: &self.0.settlement,
+                    settler: &self.0.settler,
                     entries,
                     decision,
                     is_local: false,
@@ -189,7 +192,7 @@ impl Limiter {
     #[doc(hidden)]
     #[must_use]
     pub fn ledger(&self, entries: Entries<'_>, decision: &Decision, is_local: bool) -> Ledger {
-        Ledger::of(&self.0.settlement, entries, decision, is_local)
+        Ledger::of(&self.0.settler, entries, decision, is_local)
     }
 
     /// Refuses a request for want of a place, which the backend was not asked about: that says nothing of its health.
@@ -208,9 +211,12 @@ impl Limiter {
     /// The units that an undecided request holds all the same, if the backend is to count them. The verdicts are unknown, so that
     /// no caller is told of them.
     fn assume(&self, entries: Entries<'_>) -> Option<Decision> {
+        let assumes = self.0.backend.admin().capabilities();
+        let assumes = assumes.has(Capability::Assumes);
         let verdict = |charge: &Charge<'_>| {
             let holds = charge.quota.is_held() && charge.cost > 0 && charge.mode != Mode::Probe;
-            if holds && self.0.backend.assume(charge) {
+            if holds && assumes {
+                self.0.backend.settle(Settlement::Assume(charge));
                 Verdict::assumed(charge)
             } else {
                 Verdict::unknown(charge.quota.capacity())
@@ -235,7 +241,7 @@ impl Limiter {
     #[cold]
     fn recovered(&self) {
         // In this order: an outage that begins in between is seen by the next decision.
-        let place = || self.0.backend.place();
+        let place = || self.0.backend.admin().place();
         self.0.health.recovered(Instant::now().into_std(), place);
         self.0.local.backend_answered();
     }
@@ -246,7 +252,7 @@ mod tests {
     use std::sync::Barrier;
     use std::thread;
 
-    use tollgate_core::FailureKind;
+    use tollgate_core::{Call, FailureKind};
 
     use super::*;
     use crate::limiter::plan::{Demand, Entry, Plan, PlannedPolicy};
@@ -274,8 +280,8 @@ mod tests {
             mode: Mode::Enforce,
         };
         let (now, mut states) = (Timestamp::default(), [tollgate_core::State::full(&quota)]);
-        let asked = tollgate_core::decide(now, &[charge], &mut states[..]);
-        let known = tollgate_core::deny_by_known(now, now, &[charge], &states, None);
+        let asked = tollgate_core::decide(now, Call::of(&[charge]), &mut states[..]);
+        let known = tollgate_core::deny_by_known(now, now, Call::of(&[charge]), &states);
         let error = BackendError::new(FailureKind::Unreachable, "");
         let _fallback = limiter.judge(0, plan.entries(), Err(error));
         assert!(limiter.0.health.is_failing());
@@ -305,7 +311,8 @@ mod tests {
             let _fallback = limiter.judge(0, plan.entries(), Err(error));
         };
         let decides = || {
-            let decision = tollgate_core::decide(Timestamp::from_micros(0), &[], &mut [][..]);
+            let decision =
+                tollgate_core::decide(Timestamp::from_micros(0), Call::of(&[]), &mut [][..]);
             let _decided = limiter.judge(0, plan.entries(), Ok(decision));
         };
         let (begin, end) = (Barrier::new(3), Barrier::new(3));

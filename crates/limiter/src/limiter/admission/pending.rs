@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::Extensions;
 use tokio::time::Instant;
-use tollgate_core::{Answer, BackendError, Charge, Decision, Mode, Quota, RetryAfter, Verdict};
+use tollgate_core::{BackendError, Charge, Decision, LateAnswer, Mode, Quota, RetryAfter, Verdict};
 
 use super::{Entries, Fallback, Limiter, Plan, Rejection, Ruling};
 use crate::RequestView;
@@ -42,19 +42,19 @@ impl Drop for PendingAdmission {
     }
 }
 
+// Answers and turns are in boxes, since they are large: ten thousand requests may wait, and most for something else.
 #[derive(Debug)]
 pub(super) enum Step {
     /// The identity of the request is not known yet, or its tier or quotas.
     Resolving(PendingPlan),
     /// The backend was asked. The place is that of a request that may have to wait for its turn.
-    Deciding(Answer<Decision>, Plan<'static>, Option<Place>),
+    Deciding(LateAnswer<Decision>, Plan<'static>, Option<Place>),
     /// No place is free, and the backend was asked for a turn alone.
-    Queueing(Answer<Decision>, Plan<'static>, Place),
+    Queueing(LateAnswer<Decision>, Plan<'static>, Place),
     /// The backend let it in, later.
-    Waiting(Turn),
+    Waiting(Box<Turn>),
     /// The turn has come, and the request asks for its places.
-    /// In a box, since it is larger than all others: few requests get here.
-    Holding(Answer<Decision>, Box<Turn>),
+    Holding(LateAnswer<Decision>, Box<Turn>),
     /// It waits until a held place is given back.
     Standing(PlaceWait, Place),
     Ended(End),
@@ -70,9 +70,9 @@ pub(super) enum End {
     /// The backend answered, or failed.
     Answered(Plan<'static>, Box<Result<Decision, BackendError>>),
     /// Others are before it, and it cannot wait behind them, or has waited in vain.
-    NoPlace(Plan<'static>, Decision),
+    NoPlace(Plan<'static>, Box<Decision>),
     /// Its turn has come.
-    InTurn(Turn),
+    InTurn(Box<Turn>),
     /// Its turn has come, and the backend fails to say whether a place is free.
     FailedInTurn(Box<Turn>, BackendError),
 }
@@ -182,7 +182,9 @@ impl PendingAdmission {
                     PlaceEnd::Answered(answer) => {
                         Step::Ended(End::Answered(plan, Box::new(answer)))
                     }
-                    PlaceEnd::TimedOut(refused) => Step::Ended(End::NoPlace(plan, refused)),
+                    PlaceEnd::TimedOut(refused) => {
+                        Step::Ended(End::NoPlace(plan, Box::new(refused)))
+                    }
                 }
             }
             Step::Waiting(turn) => {
@@ -195,7 +197,7 @@ impl PendingAdmission {
                     return Poll::Pending;
                 };
                 match held {
-                    Some(held) => Step::Holding(held, Box::new(turn)),
+                    Some(held) => Step::Holding(held.into(), turn),
                     None => {
                         turn.keep();
                         Step::Ended(End::InTurn(turn))
@@ -208,7 +210,7 @@ impl PendingAdmission {
                     return Poll::Pending;
                 };
                 Step::Ended(match held {
-                    Ok(held) => End::InTurn(limiter.with_places(*turn, &held, self.waited_us)),
+                    Ok(held) => End::InTurn(limiter.with_places(turn, &held, self.waited_us)),
                     Err(error) => End::FailedInTurn(turn, error),
                 })
             }
@@ -221,13 +223,13 @@ impl Step {
     fn deciding(limiter: &Limiter, plan: Plan<'static>, deadline: Option<Instant>) -> Self {
         let entries = plan.entries();
         if !entries.may_wait() {
-            return Self::Deciding(limiter.decide(entries), plan, None);
+            return Self::Deciding(limiter.decide(entries).into(), plan, None);
         }
         if let Some(standing) = limiter.stand_behind_others(entries, deadline) {
             return standing;
         }
         let (decide, place) = limiter.decide_in_line(entries, deadline);
-        Self::Deciding(decide, plan, place)
+        Self::Deciding(decide.into(), plan, place)
     }
 }
 
@@ -306,7 +308,10 @@ impl Limiter {
         };
         Some(match place {
             Some(place) => Step::Standing(PlaceWait::behind(self, entries, deadline, of), place),
-            None => Step::Ended(End::NoPlace(entries.to_plan(), places::refusal(entries))),
+            None => Step::Ended(End::NoPlace(
+                entries.to_plan(),
+                Box::new(places::refusal(entries)),
+            )),
         })
     }
 
@@ -331,7 +336,7 @@ impl Limiter {
                     // Policies on trial have taken, and will again.
                     give_back(self, entries, &decision, |_| true);
                     let decide = self.decide_by(entries, deadline, Attempts::ForTurn);
-                    return Ok(Step::Queueing(decide, entries.to_plan(), place));
+                    return Ok(Step::Queueing(decide.into(), entries.to_plan(), place));
                 }
                 if entries.may_ask_again() {
                     self.strike_refused(entries, &decision);
@@ -350,7 +355,7 @@ impl Limiter {
         answer: Result<Decision, BackendError>,
         place: Place,
         deadline: Option<Instant>,
-    ) -> Result<Turn, Box<Result<Decision, BackendError>>> {
+    ) -> Result<Box<Turn>, Box<Result<Decision, BackendError>>> {
         let decision = match answer {
             Ok(decision) => places::without_places(entries, &decision),
             Err(error) => return Err(Box::new(Err(error))),
@@ -371,7 +376,7 @@ impl Limiter {
         place: Place,
         deadline: Option<Instant>,
         waited_us: u32,
-    ) -> Result<Turn, Box<Result<Decision, BackendError>>> {
+    ) -> Result<Box<Turn>, Box<Result<Decision, BackendError>>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if let Some(left) = left.filter(|left| *left < decision.wait()) {
             give_back(self, entries, &decision, |_| true);
@@ -379,10 +384,10 @@ impl Limiter {
         }
         // Places are asked for again when the turn has come, and the observer hears of them then.
         self.hear_part(waited_us, entries, &decision, |quota| !quota.is_held());
-        Ok(Turn::new(entries.to_plan(), decision, place))
+        Ok(Box::new(Turn::new(entries.to_plan(), decision, place)))
     }
     /// The turn of a request of which the backend has decided now whether it gets its places.
-    fn with_places(&self, mut turn: Turn, held: &Decision, waited_us: u32) -> Turn {
+    fn with_places(&self, mut turn: Box<Turn>, held: &Decision, waited_us: u32) -> Box<Turn> {
         turn.enter_held(held);
         self.hear_part(
             waited_us,

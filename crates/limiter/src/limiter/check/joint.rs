@@ -453,7 +453,7 @@ impl JointOutcome {
     /// /// Gives everything back: the work was not done.
     /// fn cancel(limiter: &Limiter, outcome: JointOutcome) {
     ///     for receipt in outcome.into_receipts().into_iter().rev() {
-    ///         limiter.credit(receipt, u64::MAX);
+    ///         limiter.refund(receipt, u64::MAX);
     ///     }
     /// }
     /// ```

@@ -241,7 +241,7 @@ impl CheckOutcome {
         self.outcome.is_shed()
     }
 
-    /// The receipts of the charges, for later credits and debits: see [`Limiter::credit`](crate::Limiter::credit) and
+    /// The receipts of the charges, for later credits and debits: see [`Limiter::refund`](crate::Limiter::refund) and
     /// [`Limiter::debit`](crate::Limiter::debit). The receipt of a [`Concurrent`](crate::Concurrent) limit must be credited when
     /// the work is done, since this guard is then gone.
     #[must_use]

@@ -139,14 +139,7 @@ fn drain_us(limit: &Limit) -> Option<u128> {
     };
     match quota.unit() {
         Unit::Gcra | Unit::IntervalRefill { .. } => Some(takes()),
-        Unit::FixedWindow { .. }
-        | Unit::SlidingWindow { .. }
-        | Unit::RollingWindow { .. }
-        | Unit::SlidingLog { .. }
-        | Unit::Calendar(_)
-        | Unit::Held
-        | Unit::Ban
-        | Unit::Once => None,
+        _ => None,
     }
 }
 

@@ -68,7 +68,7 @@ fn no_window_of_a_calendar_begins_before_the_one_that_has_begun_is_over() {
         server.now = end;
         assert!(server.admits(&quota, 10));
         // And what was charged before is not given back to the window behind it.
-        server.credit(&quota, 5, end - 1, 0);
+        server.refund(&quota, 5, end - 1, 0);
         assert!(!server.admits(&quota, 1));
         // The next window ends at this process's midnight.
         server.now = if end < midnight {

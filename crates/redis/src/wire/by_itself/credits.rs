@@ -22,7 +22,7 @@ fn credits_that_have_lost_their_meaning_are_dropped_by_a_key_that_stays_in_use()
         }
         let full_at = at + server.owed_us();
         for _ in 0..30 {
-            server.credit(&quota, 1, at, full_at);
+            server.refund(&quota, 1, at, full_at);
         }
         assert_eq!(server.state().len(), 23 + 30 * 28, "{quota}");
 
@@ -105,7 +105,7 @@ fn of_more_credits_than_are_told_apart_the_oldest_two_become_one_that_are_small_
         set.arg(KEY).arg(&state).exec(&mut server.redis).unwrap();
 
         // when one more is given, for a charge that was made after all of them
-        server.credit(&quota, 2, START, newest);
+        server.refund(&quota, 2, START, newest);
 
         // then two of them are one, which errs on the strict side in each of its parts
         let [_, from, length, last] = credits.remove(older);
@@ -134,7 +134,7 @@ fn a_credit_is_forgotten_once_all_have_drained_that_stood_when_it_was_given() {
     set.arg(KEY).arg(&state).exec(&mut server.redis).unwrap();
 
     // when one more is given
-    server.credit(&quota, 1, START, START + SECOND);
+    server.refund(&quota, 1, START, START + SECOND);
 
     // then
     let newest = [START, START + SECOND - 100_000, 100_000, START + SECOND];

@@ -55,7 +55,7 @@ fn a_charge_comes_back_to_a_store_of_one_tick_and_not_to_an_empty_one() {
 
         // when
         let now = server.now;
-        server.credit(&quota, 1, now, full_at + 1);
+        server.refund(&quota, 1, now, full_at + 1);
 
         // then
         let cold_at = Reader(&server.state()[1..]).whole().unwrap();

@@ -197,7 +197,7 @@ fn what_is_given_back_to_a_log_leaves_all_other_entries_as_they_are() {
 
                     // when
                     let at = START + given_back * step;
-                    server.credit(&quota, n.into(), at, at);
+                    server.refund(&quota, n.into(), at, at);
 
                     // then
                     let mut expected = entries.clone();

@@ -6,8 +6,8 @@ mod edges;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Charge, Decision, Key, Mode, Outcome, Quota, RetryAfter, Scope, State, Timestamp,
-    decide,
+    Algorithm, Call, Charge, Decision, Key, Mode, Outcome, Quota, RetryAfter, Scope, State,
+    Timestamp, decide,
 };
 use tollgate_testkit::Standalone;
 
@@ -118,7 +118,7 @@ impl Gateway {
 
     fn step(&mut self) {
         for request in self.world.questions.next() {
-            let is_grant = matches!(request.work, crate::wire::Work::Grant(..));
+            let is_grant = request.least().is_some();
             let taken = taken(&request);
             let charges: Vec<_> = taken.iter().map(|(charge, _)| *charge).collect();
             // Now and then this crate's client asks, as another process would.
@@ -153,7 +153,7 @@ impl Gateway {
             names,
             states: &mut world.model,
         };
-        let decision = decide(now, charges, &mut states);
+        let decision = decide(now, Call::of(charges), &mut states);
         world.questions.receipts.extend(decision.receipts(charges));
         assert_eq!(reply, told(charges, &decision), "{charges:?}");
         for name in names {
@@ -365,7 +365,7 @@ fn quotas_of_every_size_are_told_to_the_last_unit_and_microsecond() {
                 &words(&charges, now_us).unwrap(),
             );
             let now = Timestamp::from_micros(now_us);
-            let decision = decide(now, &charges, std::slice::from_mut(&mut model));
+            let decision = decide(now, Call::of(&charges), std::slice::from_mut(&mut model));
             assert_eq!(
                 reply.unwrap(),
                 told(&charges, &decision),
@@ -426,7 +426,7 @@ fn the_usual_lone_charges_take_the_short_path() {
             let words = words(&charges, now_us).unwrap();
             let reply = call(&mut world.redis, &script, &names, &words).unwrap();
             let now = Timestamp::from_micros(now_us);
-            let decision = decide(now, &charges, std::slice::from_mut(&mut model));
+            let decision = decide(now, Call::of(&charges), std::slice::from_mut(&mut model));
             assert_eq!(reply, told(&charges, &decision), "{quota}, step {step}");
             denied += usize::from(!decision.is_admitted());
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 use smallvec::smallvec;
-use tollgate_core::{Algorithm, BackendError, Charge, FailureKind, Key, Mode, Quota, Scope};
+use tollgate_core::{Algorithm, BackendError, Call, Charge, FailureKind, Key, Mode, Quota, Scope};
 use tollgate_testkit::Standalone;
 
 use super::World;
@@ -44,13 +44,13 @@ impl World {
         with_another: bool,
     ) -> Result<Vec<(usize, Outcome)>, BackendError> {
         let request = |name: &[u8]| Request {
-            work: Work::decide(&[Charge {
+            work: Work::decide(Call::of(&[Charge {
                 scope: Scope::of("garbled", 0, quota),
                 quota,
                 key: &Key::from("anybody"),
                 cost: 1,
                 mode: Mode::Enforce,
-            }]),
+            }])),
             names: smallvec![name.into()],
             owed: None,
             known: None,
@@ -254,7 +254,7 @@ fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
                         mode: Mode::Enforce,
                     };
                     Request {
-                        work: Work::decide(&vec![charge; names.len()]),
+                        work: Work::decide(Call::of(&vec![charge; names.len()])),
                         names: names.iter().map(|&name| name.into()).collect(),
                         owed: None,
                         known: None,

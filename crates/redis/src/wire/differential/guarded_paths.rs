@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redis::Value;
-use tollgate_core::{Ban, Charge, Key, Mode, Quota, Scope, Snapshot, Unit};
+use tollgate_core::{Ban, Call, Charge, Key, Mode, Quota, Scope, Snapshot, Unit};
 use tollgate_testkit::Standalone;
 
 use super::expiry::{ends_ms, stated_end_us};
@@ -53,7 +53,7 @@ impl Guarded {
         };
         let names = &KEYS[2 * self.caller..2 * self.caller + 2];
         Request {
-            work: Work::decide(&[charge(&self.quota, 0), charge(&self.ban, 1)]),
+            work: Work::decide(Call::of(&[charge(&self.quota, 0), charge(&self.ban, 1)])),
             names: names.iter().map(|&name| name.into()).collect(),
             owed: None,
             known: None,
@@ -71,7 +71,7 @@ pub(super) fn probe() -> Request {
         mode: Mode::Probe,
     };
     Request {
-        work: Work::decide(&[charge]),
+        work: Work::decide(Call::of(&[charge])),
         names: [b"third"[..].into()].into_iter().collect(),
         owed: None,
         known: None,

@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 use redis::Value;
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::{
-    Charge, Concurrent, Decision, FailureKind, Key, Mode, Quota, Receipt, Scope, Snapshot, State,
-    States, Timestamp, decide,
+    Call, Charge, Concurrent, Decision, FailureKind, Key, Mode, Quota, Receipt, Scope, Snapshot,
+    State, States, Timestamp, decide,
 };
 use tollgate_testkit::Standalone;
 
@@ -75,7 +75,7 @@ impl Wish {
                     })
                     .collect();
                 Request {
-                    work: Work::decide(&charges),
+                    work: Work::decide(Call::of(&charges)),
                     names: wanted
                         .iter()
                         .map(|(_, name, ..)| name.as_bytes().into())
@@ -104,7 +104,11 @@ fn receipt(n: u64) -> Receipt {
         mode: Mode::Enforce,
     };
     let mut state = [State::full(&quota)];
-    let decision = decide(Timestamp::from_micros(1), &[charge], &mut state[..]);
+    let decision = decide(
+        Timestamp::from_micros(1),
+        Call::of(&[charge]),
+        &mut state[..],
+    );
     let receipt = decision.receipts(&[charge]).next();
     receipt.unwrap()
 }
@@ -268,7 +272,7 @@ impl Fleet {
                     })
                     .collect();
                 let now = Timestamp::from_micros(self.now);
-                let decision = decide(now, &charges, &mut both);
+                let decision = decide(now, Call::of(&charges), &mut both);
                 for ((is_held, name, ..), verdict) in wanted.iter().zip(decision.verdicts()) {
                     if *is_held && verdict.taken() > 0 {
                         let units = i64::try_from(verdict.taken()).unwrap();

@@ -3,7 +3,7 @@
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Key, Mode, Once, Quota, Scope};
+use tollgate_core::{Call, Charge, Key, Mode, Once, Quota, Scope};
 use tollgate_testkit::Standalone;
 
 use super::guarded_paths::{
@@ -46,7 +46,7 @@ impl WithId {
             mode: self.modes[index],
         };
         Request {
-            work: Work::decide(&[charge(&self.quota, 0), charge(&self.once, 1)]),
+            work: Work::decide(Call::of(&[charge(&self.quota, 0), charge(&self.once, 1)])),
             names: SmallVec::from_iter([
                 KEYS[2 * self.caller].into(),
                 KEYS[2 * self.id + 1].into(),
@@ -76,13 +76,12 @@ impl UpTo {
             cost: self.most,
             mode: self.mode,
         };
-        let request = Request {
-            work: Work::decide(&[charge]),
+        Request {
+            work: Work::decide(Call::of(&[charge]).at_least(self.least)),
             names: SmallVec::from_iter([KEYS[2 * self.caller].into()]),
             owed: None,
             known: None,
-        };
-        request.up_to(self.least)
+        }
     }
 }
 

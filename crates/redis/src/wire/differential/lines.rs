@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use tollgate_core::{
-    Charge, FailureKind, Key, Mode, Quota, Receipt, Scope, Timestamp, Unit, decide,
+    Call, Charge, FailureKind, Key, Mode, Quota, Receipt, Scope, Timestamp, Unit, decide,
 };
 use tollgate_testkit::Standalone;
 
@@ -107,7 +107,7 @@ fn request(quota: &Quota, cost: u64) -> (Request, Key) {
         mode: Mode::Enforce,
     };
     let request = Request {
-        work: Work::decide(&[charge]),
+        work: Work::decide(Call::of(&[charge])),
         names: smallvec![KEY.into()],
         owed: None,
         known: None,
@@ -163,7 +163,7 @@ fn lines_of_every_form_are_decided_as_core_decides() {
             };
             let before = state.snapshot();
             let now = Timestamp::from_micros(NOW);
-            let expected = decide(now, &[charge], slice::from_mut(state));
+            let expected = decide(now, Call::of(&[charge]), slice::from_mut(state));
             waited += usize::from(!expected.wait().is_zero());
             assert_eq!(
                 outcome.unwrap().as_ref(),
@@ -207,7 +207,7 @@ impl World {
             cost,
             mode: Mode::Enforce,
         };
-        let request = self.of_line(family, Work::decide(&[charge]));
+        let request = self.of_line(family, Work::decide(Call::of(&[charge])));
         self.play(&[request]);
         self.questions.receipts.pop().unwrap()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Charge, Key, Mode, Quota, Scope, Snapshot, Unit};
+use tollgate_core::{Algorithm, Call, Charge, Key, Mode, Quota, Scope, Snapshot, Unit};
 use tollgate_testkit::Standalone;
 
 use super::expiry::{stated_end_us, stored};
@@ -106,7 +106,7 @@ fn request(quotas: &[Quota], costs: &[u64], mode: Mode, names: &[&[u8]]) -> Requ
         })
         .collect();
     Request {
-        work: Work::decide(&charges),
+        work: Work::decide(Call::of(&charges)),
         names: names.iter().map(|&name| name.into()).collect(),
         owed: None,
         known: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Algorithm, Ban, Charge, Key, Mode, Once, Quota, Receipt, Scope, check_up_to};
+use tollgate_core::{Algorithm, Ban, Call, Charge, Key, Mode, Once, Quota, Receipt, Scope};
 
 use crate::name::Name;
 use crate::wire::{Request, Work};
@@ -647,9 +647,11 @@ impl Questions {
                 mode: *mode,
             })
             .collect();
-        let request = |charges: &[Charge<'_>]| Request {
-            work: Work::decide(charges),
-            names: charges.iter().map(|c| name(c.scope, c.key)).collect(),
+        let request = |call: Call<'_>| Request {
+            work: Work::decide(call),
+            names: (call.charges.iter())
+                .map(|c| name(c.scope, c.key))
+                .collect(),
             owed: None,
             known: None,
         };
@@ -669,11 +671,12 @@ impl Questions {
                 ..*charge
             });
             let granted: Vec<_> = granted.collect();
-            if check_up_to(&granted).is_ok() {
-                return request(&granted).up_to(at_least);
+            let grant = Call::of(&granted).at_least(at_least);
+            if grant.check().is_ok() {
+                return request(grant);
             }
         }
-        request(&charges)
+        request(Call::of(&charges))
     }
 
     fn any_charge(&mut self) -> (Scope, Quota, Key, u64, Mode) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, Receipt};
+use tollgate_core::{Backend, Call, Receipt};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -12,7 +12,7 @@ use super::{Budget, PATIENT};
 /// Holds so much, if it passes.
 pub(crate) async fn hold(backend: &RedisBackend, budget: &Budget, cost: u64) -> Option<Receipt> {
     let charges = [budget.charge(cost)];
-    let decision = backend.decide(&charges).await.unwrap();
+    let decision = backend.decide(Call::of(&charges)).await.unwrap();
     decision.receipts(&charges).next()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::interval;
-use tollgate_core::Backend;
+use tollgate_core::{Backend, Call};
 use tollgate_redis::RedisBackend;
 
 use super::Budget;
@@ -39,7 +39,7 @@ pub(crate) async fn ask_on(
         clock.tick().await;
         for budget in turns.by_ref().take(TOGETHER) {
             let (watch, at) = (Arc::clone(watch), watch.elapsed());
-            let call = backend.decide(&[budget.charge(1)]);
+            let call = backend.decide(Call::of(&[budget.charge(1)]));
             asking.spawn(async move {
                 let is_decided = call.await.is_ok();
                 let took = watch.elapsed() - at;

@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Algorithm, Backend, BackendError, Charge, Decision, Key, Mode, Quota, Scope};
+use tollgate_core::{
+    Algorithm, Backend, BackendError, Call, Charge, Decision, Key, Mode, Quota, Scope,
+};
 use tollgate_redis::{RedisBackend, RedisBackendBuilder};
 use tollgate_testkit::Standalone;
 
@@ -56,7 +58,7 @@ impl Budget {
         backend: &RedisBackend,
         cost: u64,
     ) -> Result<Decision, BackendError> {
-        backend.decide(&[self.charge(cost)]).await
+        backend.decide(Call::of(&[self.charge(cost)])).await
     }
 
     pub(crate) async fn taken(&self, backend: &RedisBackend) -> u64 {
@@ -125,7 +127,7 @@ pub(crate) async fn hammer(
         let budgets = budgets();
         hammering.spawn(async move {
             let calls: Vec<_> = (budgets.iter().cycle().take(each))
-                .map(|budget| backend.decide(&[budget.charge(1)]))
+                .map(|budget| backend.decide(Call::of(&[budget.charge(1)])))
                 .collect();
             let mut admitted = 0;
             for call in calls {

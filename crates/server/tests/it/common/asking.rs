@@ -127,9 +127,15 @@ pub(crate) fn request(
 }
 
 pub(crate) fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
+    let entries = entries.iter().map(|(key, value)| (*key, value.as_bytes()));
+    raw_descriptor(&entries.collect::<Vec<_>>())
+}
+
+/// One whose values need not be UTF-8.
+pub(crate) fn raw_descriptor(entries: &[(&str, &[u8])]) -> RateLimitDescriptor {
     let entries = entries.iter().map(|(key, value)| Entry {
         key: (*key).to_owned(),
-        value: (*value).to_owned(),
+        value: value.to_vec(),
     });
     RateLimitDescriptor {
         entries: entries.collect(),

@@ -41,9 +41,16 @@ pub(crate) async fn post(to: SocketAddr, path: &str, fields: &str, body: &str) -
     answer_to(connection, &request).await
 }
 
-async fn answer_to(mut connection: TcpStream, request: &str) -> Answer {
+/// Sends a request with this value of `x-api-key`, which need not be UTF-8.
+pub(crate) async fn send_key(to: SocketAddr, line: &str, key: &[u8]) -> Answer {
+    let connection = TcpStream::connect(to).await.unwrap();
+    let head = format!("{line} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\nx-api-key: ");
+    answer_to(connection, &[head.as_bytes(), key, b"\r\n\r\n"].concat()).await
+}
+
+async fn answer_to(mut connection: TcpStream, request: impl AsRef<[u8]>) -> Answer {
     // A server may answer before it has read all, and close.
-    let _refused = connection.write_all(request.as_bytes()).await;
+    let _refused = connection.write_all(request.as_ref()).await;
     let mut answer = String::new();
     connection.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Charge, Decision, FailureKind, Key, MemoryBackend,
-    Receipt, Scope,
+    Admin, Answer, Backend, BackendError, Call, Decision, FailureKind, MemoryBackend, Settlement,
 };
 
 /// A backend that fails while it is told to.
@@ -13,33 +12,18 @@ use tollgate::{
 pub struct Failing(pub MemoryBackend, pub Arc<AtomicBool>);
 
 impl Backend for Failing {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
         if self.1.load(Ordering::Relaxed) {
             return Answer::now(Err(BackendError::new(FailureKind::Unreachable, "a test")));
         }
-        self.0.decide(charges)
+        self.0.decide(call)
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        if self.1.load(Ordering::Relaxed) {
-            return Answer::now(Err(BackendError::new(FailureKind::Unreachable, "a test")));
-        }
-        self.0.decide_up_to(charges, at_least)
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.0.settle(settlement);
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
-    }
-
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+    fn admin(&self) -> &dyn Admin {
+        self.0.admin()
     }
 }

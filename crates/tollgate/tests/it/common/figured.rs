@@ -1,8 +1,8 @@
 //! A backend with figures.
 
 use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Charge, Decision, FailureKind, Figure, Key,
-    MemoryBackend, Receipt, Scope,
+    Admin, Answer, Backend, BackendError, Call, Capabilities, Decision, FailureKind, Figure, Key,
+    MemoryBackend, Scope, Settlement,
 };
 
 /// A backend that has every figure and fails every decision.
@@ -10,21 +10,23 @@ use tollgate::{
 pub struct Figured(pub MemoryBackend);
 
 impl Backend for Figured {
-    fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, _call: Call<'_>) -> Answer<Decision> {
         let error = BackendError::new(FailureKind::Unreachable, "gone");
         Answer::later(async { Err(error) })
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.0.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
+    fn admin(&self) -> &dyn Admin {
+        self
     }
+}
 
+impl Admin for Figured {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
+        self.0.admin().reset(scope, key)
     }
 
     fn figures(&self, tell: &mut dyn FnMut(Figure, u64)) {
@@ -52,6 +54,6 @@ impl Backend for Figured {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.0.admin().capabilities()
     }
 }

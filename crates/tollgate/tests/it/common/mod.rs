@@ -36,8 +36,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::sync::Semaphore;
 use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Charge, Decision, FailureKind, ImmediateBackend,
-    Key, ManualClock, MemoryBackend, Mode, PeerAddr, Quota, Receipt, Scope,
+    Admin, Answer, Backend, BackendError, Call, Charge, Decision, FailureKind, ImmediateBackend,
+    Key, ManualClock, MemoryBackend, Mode, PeerAddr, Quota, Scope, Settlement,
 };
 use tower_service::Service;
 
@@ -162,10 +162,11 @@ struct OwnedCharge {
 }
 
 impl Backend for Waiting {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
         let pending = Counted::new(&self.pending);
         let this = self.clone();
-        let owned: Vec<_> = charges
+        let owned: Vec<_> = call
+            .charges
             .iter()
             .map(|charge| OwnedCharge {
                 scope: charge.scope,
@@ -194,25 +195,18 @@ impl Backend for Waiting {
                     mode: charge.mode,
                 })
                 .collect();
-            let decision: Result<Decision, BackendError> = this.inner.decide_now(&charges);
+            let decision: Result<Decision, BackendError> =
+                this.inner.decide_now(Call::of(&charges));
             decision
         })
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.inner.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.inner.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.inner.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.inner.reset(scope, key)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+    fn admin(&self) -> &dyn Admin {
+        self.inner.admin()
     }
 }
 

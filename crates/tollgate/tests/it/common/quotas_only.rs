@@ -1,7 +1,8 @@
 //! A backend that decides quotas and can do nothing else.
 
 use tollgate::{
-    Answer, Backend, Capabilities, Capability, Charge, Decision, Key, MemoryBackend, Receipt, Scope,
+    Admin, Answer, Backend, Call, Capabilities, Capability, Decision, Key, MemoryBackend, Scope,
+    Settlement,
 };
 
 #[derive(Debug)]
@@ -26,20 +27,22 @@ impl QuotasOnly {
 }
 
 impl Backend for QuotasOnly {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.inner.decide(charges)
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        self.inner.decide(call)
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.inner.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.inner.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.inner.debit(receipt, n);
+    fn admin(&self) -> &dyn Admin {
+        self
     }
+}
 
+impl Admin for QuotasOnly {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.inner.reset(scope, key)
+        self.inner.admin().reset(scope, key)
     }
 
     fn capabilities(&self) -> Capabilities {

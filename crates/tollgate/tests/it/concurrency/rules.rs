@@ -10,9 +10,9 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::key::{Global, Header};
 use tollgate::{
-    Answer, Backend, BackendError, Charge, CheckOutcome, Concurrent, ConfigError, Decision,
-    FailureKind, Key, Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, Receipt,
-    Scope, Share,
+    Admin, Answer, Backend, BackendError, Call, CheckOutcome, Concurrent, ConfigError, Decision,
+    FailureKind, Key, Limiter, MemoryBackend, OnFailure, Policy, Quota, RateLimitLayer, Settlement,
+    Share,
 };
 
 use crate::common::held::{Held, Streams, TWO};
@@ -77,7 +77,7 @@ async fn a_check_is_a_guard() {
     let receipts = heavy.into_receipts();
     assert_eq!((receipts.len(), held.free().await), (2, 0));
     for receipt in receipts {
-        held.limiter.credit(receipt, 1);
+        held.limiter.refund(receipt, 1);
     }
     drop(first);
     assert_eq!(held.free().await, 2);
@@ -113,23 +113,18 @@ async fn a_policy_on_trial_holds_for_itself_and_refuses_nobody() {
 struct Failing(MemoryBackend);
 
 impl Backend for Failing {
-    fn decide(&self, _charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, _call: Call<'_>) -> Answer<Decision> {
         let error = BackendError::new(FailureKind::Unreachable, "on purpose");
         Answer::now(Err(error))
     }
 
-    fn credit(&self, _receipt: Receipt, _n: u64) {
-        panic!("nothing was taken here");
+    fn settle(&self, settlement: Settlement<'_>) {
+        let is_refund = matches!(settlement, Settlement::Refund(..));
+        assert!(!is_refund, "nothing was taken here");
     }
 
-    fn debit(&self, _receipt: &Receipt, _n: u64) {}
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
-    }
-
-    fn capabilities(&self) -> tollgate::Capabilities {
-        self.0.capabilities()
+    fn admin(&self) -> &dyn Admin {
+        self.0.admin()
     }
 }
 

@@ -334,6 +334,40 @@ async fn without_a_layer_or_its_policy_a_method_is_closed_and_says_why() {
 }
 
 #[tokio::test]
+async fn conditions_of_a_policy_see_the_call_as_it_was_sent() {
+    let on_path = Policy::new("chats", Quota::per_hour(2))
+        .key(Global)
+        .when(|call| call.uri().path().starts_with("/shop.v1"))
+        .on_demand();
+    let limiter = Limiter::builder().policy(on_path).build().unwrap();
+    let (mut client, shop) = served(RateLimitLayer::new(limiter)).await;
+    for _ in 0..6 {
+        drop(client.chat(tokio_stream::empty()).await);
+    }
+    assert_eq!(shop.calls(), 2);
+}
+
+/// tonic runs a method by PUT too.
+#[tokio::test]
+async fn a_policy_for_some_methods_of_http_closes_a_method_of_grpc() {
+    for policy in [
+        Policy::new("chats", Quota::per_hour(2)).method(http::Method::PUT),
+        Policy::new("chats", Quota::per_hour(2)).exempt_method(http::Method::POST),
+    ] {
+        let policy = policy.key(Global).on_demand();
+        let limiter = Limiter::builder().policy(policy).build().unwrap();
+        let (mut client, shop) = served(RateLimitLayer::new(limiter)).await;
+        for _ in 0..6 {
+            let closed = client.chat(tokio_stream::empty()).await.unwrap_err();
+            assert_eq!(closed.code(), Code::Internal);
+            let says = "policy \"chats\": gRPC method \"chat\": runs whatever the HTTP method of a call is";
+            assert!(closed.message().contains(says), "{closed}");
+        }
+        assert_eq!(shop.calls(), 0);
+    }
+}
+
+#[tokio::test]
 async fn routes_merged_into_an_axum_router_are_named_alike() {
     let routes = Routes::new(OrdersServer::new(Shop::default())).into_axum_router();
     let app = axum::Router::new()

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate::config::{PolicyConfig, Registry};
 use tollgate::key::{Global, Metadata};
 use tollgate::{
-    Cause, ClientIp, Event, GrpcAnswers, Key, Limiter, MemoryBackend, Messages, OnMissing, Policy,
-    Quota, QuotaLookup, RateLimitInterceptor, RateLimitLayer, Share, Tiers, key,
+    Cause, ClientAddress, ClientIp, Event, GrpcAnswers, Key, Limiter, MemoryBackend, Messages,
+    OnMissing, Policy, Quota, QuotaLookup, RateLimitInterceptor, RateLimitLayer, Share, Tiers, key,
 };
 use tollgate_testkit::shop::{Order, OrdersServer, Shop};
 use tonic::Code;
@@ -148,7 +149,12 @@ fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
     let lookup = QuotaLookup::new(Duration::from_secs(1), async |_: Key| {
         Ok::<_, String>(QUOTA)
     });
+    let file =
+        r#"{ "name": "orders", "quotas": "9/s", "key": ["client-ip", { "query": "user" }] }"#;
+    let config: PolicyConfig = serde_json::from_str(file).unwrap();
+    let of_a_file = config.build(&Registry::new(), &ClientAddress::peer());
     let cases = [
+        (of_a_file.unwrap(), "has a key in the path"),
         (policy().grpc("shop.v1.Orders/Place"), "has a route or host"),
         (policy().exempt_route("/x"), "has a route or host"),
         (policy().host("shop.example.com"), "has a route or host"),
@@ -162,6 +168,14 @@ fn what_an_interceptor_cannot_do_is_refused_while_it_is_built() {
             "has quotas that are asked for",
         ),
         (policy().free_if(|_| true), "charges by the response"),
+        (
+            policy().method(http::Method::PUT),
+            "has a condition on the HTTP method",
+        ),
+        (
+            policy().exempt_method(http::Method::GET),
+            "has a condition on the HTTP method",
+        ),
         (policy().when(|_| true), "has a condition of its own"),
         (policy().cost_by(|_| 1), "has a cost of its own"),
         (policy().key(key::Host), "has a key in the path"),
@@ -207,7 +221,6 @@ fn what_an_interceptor_can_do_is_not_refused() {
         policy().key((ClientIp, Metadata::new("tenant"))),
         policy().key(key::Extension::new(|user: &u64| *user)),
         policy().key(key::from_fn(|_| Some("a"))).tiers(tiers),
-        policy().method(http::Method::POST),
     ] {
         let limiter = Limiter::builder().policy(policy);
         let built = RateLimitInterceptor::new(limiter, MemoryBackend::new());
@@ -232,6 +245,23 @@ fn a_call_under_an_interceptor_has_the_class_that_its_metadata_names() {
     assert_eq!(code(None), Some(Code::ResourceExhausted));
     assert_eq!([code(Some("urgent")), code(Some("urgent"))], [None, None]);
     assert_eq!(code(Some("urgent")), Some(Code::ResourceExhausted));
+}
+
+/// Base64 of `urgent` and of `idle`: a proxy sets the second line, or the caller does.
+#[test]
+fn lines_that_differ_name_no_class() {
+    let policy = Policy::new("orders", Quota::per_hour(10)).key(Global);
+    let policy = policy.class_by(Metadata::new("class-bin"));
+    let mut interceptor = of(policy.keep_for("urgent", Share::percent(50)));
+    let passed = (0..10).filter(|_| {
+        let mut call = tonic::Request::new(());
+        for class in ["urgent", "idle"] {
+            let class = tonic::metadata::MetadataValue::from_bytes(class.as_bytes());
+            call.metadata_mut().append_bin("class-bin", class);
+        }
+        interceptor.call(call).is_ok()
+    });
+    assert_eq!(passed.count(), 5);
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate::{
-    Answer, Backend, BackendError, Capabilities, Charge, Decision, FailureKind, Key, Limiter,
-    MemoryBackend, Policy, Receipt, Scope,
+    Admin, Answer, Backend, BackendError, Call, Capabilities, Decision, FailureKind, Key, Limiter,
+    MemoryBackend, Policy, Scope, Settlement,
 };
 
 use crate::common::tokio_clock::in_tokio_time;
@@ -95,27 +95,31 @@ impl Far {
 }
 
 impl Backend for Far {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        self.0.decisions.fetch_add(1, Ordering::Relaxed);
-        self.later(self.0.budgets.decide(charges))
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        let asked = match call.at_least {
+            Some(_) => &self.0.blocks,
+            None => &self.0.decisions,
+        };
+        asked.fetch_add(1, Ordering::Relaxed);
+        self.later(self.0.budgets.decide(call))
     }
 
-    fn decide_up_to(&self, charges: &[Charge<'_>], at_least: u64) -> Answer<Decision> {
-        self.0.blocks.fetch_add(1, Ordering::Relaxed);
-        self.later(self.0.budgets.decide_up_to(charges, at_least))
+    fn settle(&self, settlement: Settlement<'_>) {
+        let is_refund = matches!(settlement, Settlement::Refund(..));
+        self.0
+            .credits
+            .fetch_add(u64::from(is_refund), Ordering::Relaxed);
+        self.0.budgets.settle(settlement);
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credits.fetch_add(1, Ordering::Relaxed);
-        self.0.budgets.credit(receipt, n);
+    fn admin(&self) -> &dyn Admin {
+        self
     }
+}
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.budgets.debit(receipt, n);
-    }
-
+impl Admin for Far {
     fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.budgets.reset(scope, key)
+        self.0.budgets.admin().reset(scope, key)
     }
 
     fn place(&self) -> Option<String> {
@@ -123,6 +127,6 @@ impl Backend for Far {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.budgets.capabilities()
+        self.0.budgets.admin().capabilities()
     }
 }

@@ -4,7 +4,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::routing::{any, post as on_post};
 use axum::{Form, Json, Router};
-use http::Method;
+use http::{HeaderMap, Method};
 use serde::Deserialize;
 use serde_json::Value;
 use tollgate::Policy;
@@ -146,6 +146,39 @@ async fn a_handler_that_takes_the_body_for_what_it_does_not_say_it_is_sees_nobod
         &rows,
     )
     .await;
+}
+
+/// A handler that chooses its reader by the content type, as in axum's own example.
+#[tokio::test]
+async fn a_body_of_the_other_kind_is_no_way_around_a_limit() {
+    let by_either = || {
+        let note = |State(shared): State<Shared>, headers: HeaderMap, body: Bytes| async move {
+            let user = if headers["content-type"] == JSON {
+                let document: Option<Value> = serde_json::from_slice(&body).ok();
+                document.and_then(|document| document["user"].as_str().map(str::to_owned))
+            } else {
+                let mut fields = form_urlencoded::parse(&body);
+                let user = fields.find(|(name, _)| name == "user");
+                user.map(|(_, user)| user.into_owned())
+            };
+            shared.note(user);
+        };
+        Router::new().route("/", on_post(note))
+    };
+    let mut rows = vec![
+        (post(FORM, "user=abc"), Some("abc")),
+        (post(JSON, r#"{"user":"abc"}"#), Some("abc")),
+    ];
+    for other in ["x", "y", "z"] {
+        let as_json = format!(r#"{{"user":"abc","x":"&user={other}&"}}"#);
+        rows.push((post(JSON, as_json), Some("abc")));
+        let as_form = format!(r#"{{"user":"{other}","x":"&user=abc&"}}"#);
+        rows.push((post(FORM, as_form), Some("abc")));
+    }
+    let by_form = |policy: Policy| policy.key(FormField::new("user"));
+    is_one_budget(by_either, by_form, &rows).await;
+    let by_json = |policy: Policy| policy.key(JsonField::new("user"));
+    is_one_budget(by_either, by_json, &rows).await;
 }
 
 fn by_json() -> Router<Shared> {

@@ -153,6 +153,13 @@ async fn a_body_that_nothing_has_read_is_ambiguous_and_one_that_is_empty_is_abse
     });
     let found = statuses(by_field(), Some(BufferBodyLayer::new(100)), &gets).await;
     assert_eq!(found, [200, 429]);
+    // `Form` sees nothing of these bodies, and so they name nobody.
+    let gets = ["a", "b", "c"].map(|user| Sent {
+        body: format!("user={user}").into_bytes(),
+        ..get("/")
+    });
+    let found = statuses(by_field(), Some(BufferBodyLayer::new(100)), &gets).await;
+    assert_eq!(found, [200, 429, 429]);
     let by_field = one_an_hour(OnMissing::Pass).key(JsonField::new("user"));
     let found = statuses(by_field, None, &vec![post(JSON, r#"{"user":"a"}"#); 2]).await;
     assert_eq!(found, [200, 429]);

@@ -8,8 +8,8 @@ use http::{Method, Request};
 use tokio::time::{Instant, sleep};
 use tollgate::key::Global;
 use tollgate::{
-    Answer, Backend, Charge, CheckError, ClientIp, Concurrent, Decision, Key, MemoryBackend,
-    Policy, PressureGauge, Quota, Quotas, RateLimitLayer, Receipt, Scope, Shedding, key,
+    Admin, Answer, Backend, Call, CheckError, ClientIp, Concurrent, Decision, MemoryBackend,
+    Policy, PressureGauge, Quota, Quotas, RateLimitLayer, Settlement, Shedding, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -22,21 +22,17 @@ use crate::shedding::{AT, SECOND, api, left, of, send, shedding};
 struct Counting(MemoryBackend, Arc<AtomicUsize>);
 
 impl Backend for Counting {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
         self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.decide(charges)
+        self.0.decide(call)
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.0.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.0.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.0.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.0.reset(scope, key)
+    fn admin(&self) -> &dyn Admin {
+        self.0.admin()
     }
 }
 

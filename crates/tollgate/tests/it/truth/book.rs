@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderMap, Method, Uri};
 use tollgate::{
-    Answer, Backend, BackendError, Charge, Decision, ImmediateBackend, Key, ManualClock,
-    MemoryBackend, Mode, Receipt, Scope,
+    Admin, Answer, Backend, BackendError, Call, Decision, ImmediateBackend, Key, ManualClock,
+    MemoryBackend, Mode, Settlement,
 };
 
 use crate::truth::readings::{Reading, Who};
@@ -131,28 +131,27 @@ impl Recording {
 }
 
 impl Backend for Recording {
-    fn decide(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        Answer::now(self.decide_now(charges))
+    fn decide(&self, call: Call<'_>) -> Answer<Decision> {
+        Answer::now(self.decide_now(call))
     }
 
-    fn credit(&self, receipt: Receipt, n: u64) {
-        self.inner.credit(receipt, n);
+    fn settle(&self, settlement: Settlement<'_>) {
+        self.inner.settle(settlement);
     }
 
-    fn debit(&self, receipt: &Receipt, n: u64) {
-        self.inner.debit(receipt, n);
-    }
-
-    fn reset(&self, scope: Scope, key: &Key) -> Answer<()> {
-        self.inner.reset(scope, key)
+    fn admin(&self) -> &dyn Admin {
+        self.inner.admin()
     }
 }
 
 impl ImmediateBackend for Recording {
-    fn decide_now(&self, charges: &[Charge<'_>]) -> Result<Decision, BackendError> {
-        let decision = self.inner.decide_now(charges)?;
+    fn decide_now(&self, call: Call<'_>) -> Result<Decision, BackendError> {
+        let decision = self.inner.decide_now(call)?;
         if decision.is_admitted() {
-            let enforced = charges.iter().filter(|charge| charge.mode == Mode::Enforce);
+            let enforced = call
+                .charges
+                .iter()
+                .filter(|charge| charge.mode == Mode::Enforce);
             let taken = enforced.map(|charge| Taken {
                 policy: charge.scope.policy(),
                 key: charge.key.clone(),

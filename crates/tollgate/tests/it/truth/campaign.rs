@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::iter::repeat_with;
 use std::ops::AddAssign;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use fastrand::Rng;
@@ -241,6 +243,14 @@ async fn answer(service: &Service, ask: &Ask) -> Option<bool> {
 
 pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The result, if there is one already.
+pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
 }
 
 impl Report {

@@ -2,30 +2,39 @@
 //!
 //! The handler runs at most as often as the budget admits, plus the replays of each charge that stays. A run is free only if the
 //! operator frees its response. Who has enough strikes runs nothing more, and a caller that hangs up under `strike_if` has one.
+//!
+//! Memory decides immediately, so that a tenth of the cases runs on a real Redis as well: there a caller can hang up while its request is
+//! being decided.
 
 use std::convert::Infallible;
 use std::fmt::Write;
+use std::future::poll_fn;
 use std::iter::repeat_with;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
 use fastrand::Rng;
 use http::{Request, Response, StatusCode};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tollgate::key::Header;
-use tollgate::{Ban, Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, Share};
-use tollgate_testkit::{cases, seed};
+use tollgate::{
+    Backend, Ban, Limiter, ManualClock, MemoryBackend, Policy, Quota, RateLimitLayer, Share,
+};
+use tollgate_testkit::{Standalone, cases, seed};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::truth::campaign::runtime;
+use crate::common::in_redis;
+use crate::truth::campaign::{poll, runtime};
 use crate::truth::readings::HEADER;
 use crate::truth::requests::one;
 
 const CASES: u64 = 5_000;
+const CASES_ON_REDIS: u64 = CASES / 10;
 const STEPS: usize = 60;
 const ID: &str = "idempotency-key";
 const CLASS: &str = "x-class";
@@ -60,6 +69,8 @@ enum Step {
         caller: usize,
         id: Option<u8>,
         classes: &'static [&'static str],
+        /// The turns of other tasks until the caller hangs up, if the request is not decided before.
+        patience: Option<u8>,
     },
     Answer {
         which: usize,
@@ -76,13 +87,16 @@ struct Tally {
     refused: usize,
     free: usize,
     hung_up: usize,
+    hung_up_undecided: usize,
 }
+
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>>>;
 
 /// A request whose handler has begun.
 struct Running {
     caller: usize,
     is_kept: bool,
-    response: Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>>>,
+    response: ResponseFuture,
     answer: oneshot::Sender<StatusCode>,
 }
 
@@ -90,18 +104,42 @@ struct Running {
 #[derive(Clone)]
 struct Waits(Arc<Mutex<Option<oneshot::Receiver<StatusCode>>>>);
 
+/// The backend of a trial, which knows none of the trial's callers.
+struct Place {
+    /// Memory if there is none.
+    redis: Option<Arc<dyn Backend>>,
+    trials: usize,
+}
+
 #[test]
 fn a_request_in_flight_is_paid_for_however_it_ends() {
+    let tally = runtime().block_on(try_cases(CASES, None));
+
+    tally.assert_says_something();
+}
+
+#[test]
+fn a_request_in_flight_on_redis_is_paid_for_however_it_ends() {
+    let server = Standalone::start();
+    let tally = runtime().block_on(async {
+        let redis = in_redis(&server.url()).await;
+        try_cases(CASES_ON_REDIS, Some(Arc::new(redis))).await
+    });
+
+    tally.assert_says_something();
+    assert!(tally.hung_up_undecided > 0, "{tally:?}");
+}
+
+async fn try_cases(full: u64, redis: Option<Arc<dyn Backend>>) -> Tally {
     let seed = seed();
     let mut rng = Rng::with_seed(seed);
-    let runtime = runtime();
-    let _inside = runtime.enter();
+    let mut place = Place { redis, trials: 0 };
     let mut tally = Tally::default();
-    for _ in 0..cases(CASES) {
+    for _ in 0..cases(full) {
         let terms = Terms::draw(&mut rng);
         let steps: Vec<_> = repeat_with(|| Step::draw(&mut rng)).take(STEPS).collect();
-        if let Err(wrong) = run(terms, &steps, &mut tally) {
-            let (steps, wrong) = smallest(terms, steps, wrong);
+        if let Err(wrong) = run(terms, &steps, &mut place, &mut tally).await {
+            let (steps, wrong) = smallest(terms, steps, wrong, &mut place).await;
             let mut told = format!("InFlight of policy: {wrong}\n{terms:?}\n");
             for step in steps {
                 writeln!(told, "{step:?}").unwrap();
@@ -109,17 +147,29 @@ fn a_request_in_flight_is_paid_for_however_it_ends() {
             panic!("{told}\nrepeat with TOLLGATE_SEED={seed}");
         }
     }
-    // A property of requests that never run, or that all do, would hold whatever the limiter did.
-    let Tally {
-        runs,
-        refused,
-        free,
-        hung_up,
-    } = tally;
-    assert!(
-        refused > 0 && free > 0 && hung_up > 0 && runs > free + hung_up,
-        "{tally:?}"
-    );
+    tally
+}
+
+impl Tally {
+    /// A property of requests that never run, or that all do, would hold whatever the limiter did.
+    #[track_caller]
+    fn assert_says_something(&self) {
+        let ends = self.free + self.hung_up;
+        assert!(
+            self.refused > 0 && self.free > 0 && self.hung_up > 0 && self.runs > ends,
+            "{self:?}"
+        );
+    }
+}
+
+impl Place {
+    fn backend_of_next_trial(&mut self) -> Arc<dyn Backend> {
+        self.trials += 1;
+        self.redis.clone().unwrap_or_else(|| {
+            let memory = MemoryBackend::builder().clock(ManualClock::new());
+            Arc::new(memory.build())
+        })
+    }
 }
 
 impl Terms {
@@ -142,7 +192,10 @@ impl Terms {
         }
     }
 
-    fn service(self) -> BoxCloneSyncService<Request<Body>, Response<Body>, Infallible> {
+    fn service(
+        self,
+        backend: Arc<dyn Backend>,
+    ) -> BoxCloneSyncService<Request<Body>, Response<Body>, Infallible> {
         let quota = u64::try_from(self.quota).unwrap();
         let mut policy = Policy::new("policy", Quota::per_day(quota)).key(Header::new(HEADER));
         if self.once {
@@ -164,8 +217,7 @@ impl Terms {
                 .ban(Ban::after(u64::try_from(strikes).unwrap(), hour).lasting(hour))
                 .strike_if(move |response| !is_right(response.status()));
         }
-        let memory = MemoryBackend::builder().clock(ManualClock::new()).build();
-        let limiter = Limiter::builder().policy(policy).backend(memory);
+        let limiter = Limiter::builder().policy(policy).backend(backend);
         let handler = service_fn(|request: Request<Body>| async move {
             let waits = request.extensions().get::<Waits>().unwrap().0.lock();
             let answer = waits.unwrap().take().unwrap();
@@ -185,6 +237,7 @@ impl Step {
                 caller: rng.usize(0..CALLERS),
                 id: (rng.u8(0..6) != 0).then(|| rng.u8(0..4)),
                 classes: one(rng, &CLASSES),
+                patience: (rng.u8(0..4) == 0).then(|| rng.u8(0..5)),
             },
             4..7 => Self::Answer {
                 which: rng.usize(0..4),
@@ -198,8 +251,14 @@ impl Step {
 }
 
 /// The first thing that is wrong.
-fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
-    let service = terms.service();
+async fn run(
+    terms: Terms,
+    steps: &[Step],
+    place: &mut Place,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let service = terms.service(place.backend_of_next_trial());
+    let trial = place.trials;
     let mut running: Vec<Running> = Vec::new();
     // The runs that are over and were not free, and the strikes, of each caller.
     let (mut counted, mut strikes) = ([0; CALLERS], [0; CALLERS]);
@@ -211,24 +270,31 @@ fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
                 caller,
                 id,
                 classes,
+                patience,
             } => {
                 let (answer, waits) = oneshot::channel();
                 let waits = Waits(Arc::new(Mutex::new(Some(waits))));
-                let request = Request::get("/").header(HEADER, caller.to_string());
+                let request = Request::get("/").header(HEADER, format!("{trial}-{caller}"));
                 let mut request = match id {
                     None => request,
-                    Some(id) => request.header(ID, id.to_string()),
+                    Some(id) => request.header(ID, format!("{trial}-{id}")),
                 };
                 for class in classes {
                     request = request.header(CLASS, *class);
                 }
                 let request = request.extension(waits.clone()).body(Body::empty());
-                let mut response = Box::pin(service.clone().oneshot(request.unwrap()));
-                let is_over = poll(response.as_mut()).is_some();
-                if waits.0.lock().unwrap().is_some() {
-                    assert!(is_over, "memory decides immediately");
-                    tally.refused += 1;
-                    continue;
+                let mut response: ResponseFuture =
+                    Box::pin(service.clone().oneshot(request.unwrap()));
+                match waits.begins(&mut response, patience).await {
+                    Some(true) => {}
+                    Some(false) => {
+                        tally.refused += 1;
+                        continue;
+                    }
+                    None => {
+                        tally.hung_up_undecided += 1;
+                        continue;
+                    }
                 }
                 tally.runs += 1;
                 running.push(Running {
@@ -246,12 +312,12 @@ fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
                 let Running {
                     caller,
                     is_kept,
-                    mut response,
+                    response,
                     answer,
                 } = running.remove(which);
                 let status = if is_right { 200 } else { 401 };
                 answer.send(StatusCode::from_u16(status).unwrap()).unwrap();
-                assert!(poll(response.as_mut()).is_some(), "it has its answer");
+                response.await.unwrap();
                 let is_free = is_right && terms.frees.is_some();
                 tally.free += usize::from(is_free);
                 counted[caller] += usize::from(!is_free);
@@ -291,20 +357,44 @@ fn run(terms: Terms, steps: &[Step], tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {
-    match future.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
+impl Waits {
+    /// Whether the handler begins. `None` if the caller hangs up before that is decided.
+    async fn begins(&self, response: &mut ResponseFuture, patience: Option<u8>) -> Option<bool> {
+        let mut begins = pin!(poll_fn(|cx| {
+            let is_over = response.as_mut().poll(cx).is_ready();
+            if self.0.lock().unwrap().is_none() {
+                Poll::Ready(true)
+            } else if is_over {
+                Poll::Ready(false)
+            } else {
+                Poll::Pending
+            }
+        }));
+        let Some(patience) = patience else {
+            return Some(begins.await);
+        };
+        let decided = poll(begins.as_mut());
+        if decided.is_none() {
+            for _ in 0..patience {
+                yield_now().await;
+            }
+        }
+        decided
     }
 }
 
 /// As few steps as still show something wrong.
-fn smallest(terms: Terms, mut steps: Vec<Step>, mut wrong: String) -> (Vec<Step>, String) {
+async fn smallest(
+    terms: Terms,
+    mut steps: Vec<Step>,
+    mut wrong: String,
+    place: &mut Place,
+) -> (Vec<Step>, String) {
     let mut at = 0;
     while at < steps.len() {
         let mut fewer = steps.clone();
         fewer.remove(at);
-        match run(terms, &fewer, &mut Tally::default()) {
+        match run(terms, &fewer, place, &mut Tally::default()).await {
             Ok(()) => at += 1,
             Err(found) => (steps, wrong, at) = (fewer, found, 0),
         }

@@ -3,6 +3,7 @@
 //! Nothing here knows how the limiter does it: not its matcher, nor its keys, nor where it looks for a preflight.
 
 use std::collections::HashMap;
+use std::slice;
 
 use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, ORIGIN, TE,
@@ -70,8 +71,9 @@ pub(crate) struct Judge<'a> {
     intercepting: Option<&'static str>,
     /// The budgets of callers, by policy and caller, with the request that each was first seen in.
     budgets: HashMap<Caller, (Key, usize)>,
-    /// The owners of budgets, by policy and budget, with the request that showed each first.
-    owners: HashMap<(usize, Key), (Caller, usize)>,
+    /// The owners of budgets, by policy and budget, with the request that showed each first. Callers that lack a part are one owner
+    /// if they agree in the others.
+    owners: HashMap<(usize, Key), (Vec<Reading>, usize)>,
     /// The requests that passed, by policy and caller.
     passed: HashMap<(Caller, Vec<Option<Reading>>), Passed>,
     /// The policies of annotated handlers, with the request that each was first seen in.
@@ -166,28 +168,23 @@ impl<'a> Judge<'a> {
         let cost: u64 = taken.clone().map(|taken| taken.cost).sum();
         let reading = run.head.readings.get(&who).map_or(&[][..], Vec::as_slice);
         let is_known = reading.iter().any(Option::is_some);
-        // Quotes around a cookie, slashes behind what stands in a path, and blanks around a token do not count, and a caller
-        // that knows a favourite's name could leave them out.
-        let bare = |caller: &[u8]| match who {
-            Who::Cookie | Who::Path => String::from_utf8_lossy(caller)
-                .trim_matches(['"', '/'])
-                .to_owned(),
-            _ => String::from_utf8_lossy(caller.trim_ascii()).into_owned(),
+        // A list names each part of an identity with several.
+        let parts = match who.parts() {
+            [] => slice::from_ref(&who),
+            parts => parts,
         };
-        let is_only = |name: &[u8]| {
-            let mut known = reading.iter().flatten();
-            known.all(|caller| bare(caller).as_bytes() == name)
-        };
-        // Where the extractor refuses the request, the policy may still know its favourite: of a form, by the query.
-        let may_be_told = is_known || reading.is_empty() || who == Who::Form;
-        if rule.favours.is_some() && is_only(FAVOURITE) && may_be_told {
+        let parts = parts.iter().map(|part| {
+            let reading = run.head.readings.get(part).map_or(&[][..], Vec::as_slice);
+            (*part, reading)
+        });
+        if rule.favours.is_some() && parts.clone().all(is_favourite) {
             return None;
         }
         let has_come = !rule.per_message || run.messages > 0;
         // A caller that cannot be identified is on no list, and shares a budget.
         let is_told = !taken.clone().any(|taken| is_shared(&taken.key)) && !reading.contains(&None);
-        let is_refused = is_only(REFUSED) || is_refused(who, reading);
-        if rule.favours.is_some() && is_known && is_refused && is_told && has_come {
+        let is_refused = is_known && parts.clone().all(is_refused);
+        if rule.favours.is_some() && is_refused && is_told && has_come {
             return wrong(Kind::Admitted(who), format!("{run:?}"), vec![number]);
         }
         let must_be_charged = is_known || rule.on_missing != OnMissing::Pass;
@@ -227,27 +224,31 @@ impl<'a> Judge<'a> {
             account.count += passed;
             account.requests.push(number);
             for taken in taken.clone() {
-                if is_shared(&taken.key) {
-                    account.shared = true;
-                    continue;
+                let is_shared = is_shared(&taken.key);
+                account.shared |= is_shared;
+                if !is_shared {
+                    let budget = self.budgets.entry(caller.clone());
+                    let (key, first) = budget.or_insert_with(|| (taken.key.clone(), number));
+                    if *key != taken.key {
+                        let (_, name) = &caller;
+                        let name = name.as_ref().map(|name| name.escape_ascii().to_string());
+                        let what = format!(
+                            "{name:?} has the budgets {key:?} and {:?}: {run:?}",
+                            taken.key
+                        );
+                        return wrong(Kind::TwoBudgets(who), what, vec![*first, number]);
+                    }
                 }
-                let budget = self.budgets.entry(caller.clone());
-                let (key, first) = budget.or_insert_with(|| (taken.key.clone(), number));
-                if *key != taken.key {
-                    let (_, name) = &caller;
-                    let name = name.as_ref().map(|name| name.escape_ascii().to_string());
-                    let what = format!(
-                        "{name:?} has the budgets {key:?} and {:?}: {run:?}",
-                        taken.key
-                    );
-                    return wrong(Kind::TwoBudgets(who), what, vec![*first, number]);
-                }
-                if !who.is_exact() {
-                    continue;
-                }
+                let exact = who.parts().iter().filter(|part| part.is_exact());
+                let exact = exact.filter_map(|part| run.head.readings.get(part).cloned());
+                let spender = match &caller {
+                    _ if is_shared => exact.collect(),
+                    (_, name) if who.is_exact() => vec![vec![name.clone()]],
+                    _ => continue,
+                };
                 let owner = self.owners.entry((index, taken.key.clone()));
-                let (owner, first) = owner.or_insert_with(|| (caller.clone(), number));
-                if *owner != caller {
+                let (owner, first) = owner.or_insert_with(|| (spender.clone(), number));
+                if *owner != spender {
                     let what = format!("{:?} is another's: {run:?}", taken.key);
                     return wrong(Kind::SomebodyElses(who), what, vec![*first, number]);
                 }
@@ -288,15 +289,42 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// True if the caller is on the list in another spelling, whatever the request's is.
-fn is_refused(who: Who, reading: &[Option<Vec<u8>>]) -> bool {
-    reading.iter().flatten().all(|caller| match who {
+/// The part of a request that names a caller, and the callers that handlers see.
+type Seen<'r> = (Who, &'r [Option<Vec<u8>>]);
+
+/// True if the policy may take the caller for its favourite.
+fn is_favourite(seen: Seen<'_>) -> bool {
+    let (who, reading) = seen;
+    // Where the extractor refuses the request, the policy may still know its favourite: of a form, by the query.
+    let may_be_told = reading.iter().any(Option::is_some) || reading.is_empty();
+    (may_be_told || who == Who::Form) && is_only(seen, FAVOURITE)
+}
+
+/// True if the caller is on the list, in whatever spelling.
+fn is_refused(seen: Seen<'_>) -> bool {
+    let (who, reading) = seen;
+    let is_respelled = reading.iter().flatten().all(|caller| match who {
         Who::Host => caller == REFUSED_HOST,
         _ if who.is_typed() => {
             let number = str::from_utf8(caller).ok().map(str::parse::<f64>);
             number == Some(Ok(REFUSED_NUMBER))
         }
         _ => false,
+    });
+    is_respelled || is_only(seen, REFUSED)
+}
+
+/// True if every handler that sees a name sees this one. Quotes around a cookie, slashes behind what stands in a path, and blanks around
+/// a token do not count, and a caller that knows a favourite's name could leave them out.
+fn is_only((who, reading): Seen<'_>, name: &[u8]) -> bool {
+    let mut known = reading.iter().flatten();
+    known.all(|caller| {
+        let text = String::from_utf8_lossy(caller);
+        let bare = match who {
+            Who::Cookie | Who::Path => text.trim_matches(['"', '/']),
+            _ => text.trim_ascii(),
+        };
+        bare.as_bytes() == name
     })
 }
 

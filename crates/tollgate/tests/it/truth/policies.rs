@@ -1,6 +1,8 @@
 //! Policies, drawn at random.
 
 use std::fmt;
+use std::pin::pin;
+use std::time::Duration;
 
 use fastrand::Rng;
 use http::Method;
@@ -8,8 +10,11 @@ use tollgate::key::{
     self, BasicUser, BearerToken, Cookie, FormField, Global, Header, Host, JsonField, KeyList,
     MatchedRoute, Metadata, PathParam, Query,
 };
-use tollgate::{Block, ClientIp, Messages, OnMissing, Policy, Quota, Quotas, Tiers};
+use tollgate::{
+    Ban, Block, ClientIp, Key, Limiter, Messages, OnMissing, Policy, Quota, Quotas, Tiers,
+};
 
+use crate::truth::campaign::poll;
 use crate::truth::readings::{BINARY, COOKIE, FIELD, HEADER, METADATA, PARAM, QUERY, Who};
 use crate::truth::services::{Around, Spec};
 use crate::truth::weaknesses::Weakness;
@@ -52,6 +57,8 @@ pub(crate) enum ExemptBy {
 pub(crate) enum Favours {
     Lists,
     Tiers,
+    /// The refused caller is banned by hand.
+    Bans,
     TiersAsked,
 }
 
@@ -64,7 +71,10 @@ const REFUSED_NUMBER_LISTED: &[u8] = b"+007";
 /// The host that never passes where callers are hosts, and how the operator spells it.
 pub(crate) const REFUSED_HOST: &[u8] = b"other.test";
 const REFUSED_HOST_LISTED: &[u8] = b"Other.Test.";
-const ALL_REFUSED: [&[u8]; 3] = [REFUSED, REFUSED_NUMBER_LISTED, REFUSED_HOST_LISTED];
+static ALL_REFUSED: [&[u8]; 3] = [REFUSED, REFUSED_NUMBER_LISTED, REFUSED_HOST_LISTED];
+const HOUR: Duration = Duration::from_secs(3_600);
+/// A ban that hardly any denials bring about.
+const BAN: Ban = Ban::after(64, HOUR).lasting(HOUR);
 /// The entries of lists.
 pub(crate) const LISTED_ROUTES: [&str; 2] = ["/items/{id}", "/in/x"];
 pub(crate) const LISTED_METHODS: [Method; 2] = [Method::PUT, Method::GET];
@@ -286,13 +296,14 @@ impl Rule {
         policy = match covered.favours {
             None => policy,
             Some(Favours::Lists) => policy
-                .exempt_keys(KeyList::from_iter([FAVOURITE]))
-                .block_keys(KeyList::from_iter(ALL_REFUSED), Block::Forbidden),
+                .exempt_keys(self.favourites())
+                .block_keys(KeyList::from_iter(self.refused()), Block::Forbidden),
             Some(Favours::Tiers) => {
-                let refused = ALL_REFUSED.map(|refused| (refused, "closed"));
-                let tiers = [(FAVOURITE, "free")].into_iter().chain(refused);
-                policy.tiers(with_tiers(Tiers::by_key(tiers)))
+                let free = identities(self.who, &[FAVOURITE]).map(|key| (key, "free"));
+                let closed = self.refused().map(|key| (key, "closed"));
+                policy.tiers(with_tiers(Tiers::by_key(free.chain(closed))))
             }
+            Some(Favours::Bans) => policy.exempt_keys(self.favourites()).ban(BAN),
             Some(Favours::TiersAsked) => {
                 policy.tiers(with_tiers(Tiers::by(|key, _| match key.content() {
                     FAVOURITE => Some("free"),
@@ -310,6 +321,27 @@ impl Rule {
         Some(policy.on_missing(covered.on_missing))
     }
 
+    fn favourites(&self) -> KeyList {
+        KeyList::from_iter(identities(self.who, &[FAVOURITE]))
+    }
+
+    /// The callers that never pass if it favours, as the operator spells them.
+    fn refused(&self) -> impl Iterator<Item = Key> {
+        identities(self.who, &ALL_REFUSED)
+    }
+
+    /// Bans by hand the callers that never pass, if the policy is to know them so.
+    pub(crate) fn ban(&self, limiter: &Limiter) {
+        if self.favours != Some(Favours::Bans) {
+            return;
+        }
+        for refused in self.refused() {
+            let banned = pin!(limiter.ban(self.name, refused, HOUR));
+            // Memory decides immediately.
+            poll(banned).unwrap().unwrap();
+        }
+    }
+
     /// True if the policy can be an interceptor's.
     pub(crate) fn fits_an_interceptor(&self) -> bool {
         let has_key = matches!(
@@ -317,7 +349,7 @@ impl Rule {
             Who::Peer | Who::All | Who::Header | Who::Cookie | Who::Metadata | Who::BinaryMetadata
         );
         let is_plain = self.routes.is_empty() && self.grpc.is_empty() && self.hosts.is_empty();
-        let is_plain = is_plain && self.exempt_by.is_none();
+        let is_plain = is_plain && self.exempt_by.is_none() && self.favours != Some(Favours::Bans);
         has_key && is_plain && self.exempt_routes.is_empty() && self.methods.is_empty()
     }
 }
@@ -400,6 +432,24 @@ const PARTS: [&[Who]; 4] = [
     &[Who::Peer, Who::Route, Who::Method],
 ];
 
+/// The identities with these names, of which one with two parts has each beside each.
+fn identities(who: Who, names: &'static [&[u8]]) -> Box<dyn Iterator<Item = Key>> {
+    match who {
+        Who::Parts(_) => Box::new(names.iter().flat_map(move |one| {
+            let pairs = names.iter().map(move |other| (*one, *other));
+            pairs.map(Key::from)
+        })),
+        // A name of a host has no sign, and an entry with one is refused.
+        Who::Host => Box::new(
+            names
+                .iter()
+                .filter(|name| !name.contains(&b'+'))
+                .map(|name| Key::from(*name)),
+        ),
+        _ => Box::new(names.iter().map(|name| Key::from(*name))),
+    }
+}
+
 fn with_tiers(tiers: Tiers) -> Tiers {
     tiers.unlimited("free").tier("closed", Quotas::none())
 }
@@ -419,9 +469,21 @@ fn draw_favours(rng: &mut Rng, who: Who) -> Option<Favours> {
             | Who::Metadata
             | Who::BinaryMetadata
             | Who::Host
+            | Who::Parts([Who::Header, Who::Query] | [Who::Cookie, Who::Form])
     );
-    let all = [Favours::Lists, Favours::Tiers, Favours::TiersAsked];
-    rng.choice(all).filter(|_| has_names)
+    let all = [
+        Favours::Lists,
+        Favours::Tiers,
+        Favours::Bans,
+        Favours::TiersAsked,
+    ];
+    // A closure that knows names would have to take an identity of several parts apart.
+    let all = if who.parts().is_empty() {
+        &all[..]
+    } else {
+        &all[..3]
+    };
+    rng.choice(all).copied().filter(|_| has_names)
 }
 
 fn draw_who(rng: &mut Rng) -> Who {

@@ -108,16 +108,19 @@ pub(crate) async fn read(
     wanted: &[Who],
 ) -> BTreeMap<Who, Reading> {
     let mut readings = BTreeMap::new();
-    for who in wanted {
-        let mut reading = read_one(parts, body, *who).await;
+    // Callers that lack a part are told apart by the others.
+    let all: Vec<Who> = wanted
+        .iter()
+        .flat_map(|who| who.parts())
+        .chain(wanted)
+        .copied()
+        .collect();
+    for who in all {
+        let mut reading = read_one(parts, body, who).await;
         if who.is_typed() {
             typed(&mut reading);
         }
-        readings.insert(*who, reading);
-        // Callers that lack a part are told apart by the others.
-        for part in who.parts() {
-            readings.insert(*part, read_one(parts, body, *part).await);
-        }
+        readings.insert(who, reading);
     }
     readings
 }

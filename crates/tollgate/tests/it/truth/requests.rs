@@ -12,7 +12,7 @@ use tollgate::PeerAddr;
 
 use crate::truth::proxies::{Way, spoofs};
 use crate::truth::readings::{BINARY, HEADER, METADATA};
-use crate::truth::services::{BUFFER, Spec};
+use crate::truth::services::{Around, BUFFER, PREFIX, Spec};
 
 /// Headers, line by line.
 pub(crate) type Lines = Vec<(&'static str, Vec<u8>)>;
@@ -303,6 +303,9 @@ impl Ask {
         }
         if rng.u8(0..4) == 0 {
             ask.path = mangled(rng, &ask.path);
+        }
+        if spec.around == Around::Behind && rng.bool() {
+            ask.path.insert_str(0, PREFIX);
         }
         let query = one(rng, &QUERIES);
         if !query.is_empty() {

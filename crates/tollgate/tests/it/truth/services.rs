@@ -13,9 +13,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, options, post};
 use bytes::Bytes;
 use fastrand::Rng;
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use http::{StatusCode, Uri};
 use tokio_stream::{Stream, StreamExt, once};
 use tollgate::{
     BufferBodyLayer, Limiter, MessageLimitLayer, MethodRouterExt, RateLimitInterceptor,
@@ -25,7 +25,7 @@ use tollgate_testkit::shop::{Order, Orders, OrdersServer, Receipt};
 use tonic::service::Routes;
 use tonic::{Status, Streaming};
 use tonic_web::GrpcWebLayer;
-use tower::util::BoxCloneSyncService;
+use tower::util::{BoxCloneSyncService, MapRequestLayer};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_http::decompression::RequestDecompressionLayer;
 use tower_http::normalize_path::NormalizePath;
@@ -66,7 +66,16 @@ pub(crate) enum Around {
     Nested,
     /// The same as a `nest_service`, behind a layer that takes the last slashes off a path.
     Rewritten,
+    /// `router.layer(..)` as the fallback of another router, behind a layer that takes a prefix off a path.
+    Behind,
 }
+
+/// The prefix that a layer further out takes off.
+pub(crate) const PREFIX: &str = "/front";
+
+/// The target of a request as the router behind all rewriting gets it.
+#[derive(Clone)]
+struct Routed(Uri);
 
 impl Around {
     /// True if only the nest is limited.
@@ -145,6 +154,7 @@ impl Spec {
             Around::Routes,
             Around::Nested,
             Around::Rewritten,
+            Around::Behind,
         ];
         let around = *rng.choice(&around).unwrap();
         let mut bricks: Vec<_> = BRICKS.into_iter().filter(|_| rng.bool()).collect();
@@ -193,6 +203,7 @@ pub(crate) fn build(spec: &Spec, rules: &[Rule], book: &Arc<Book>) -> Option<Ser
         }
     }
     let limiter = limiter.backend(backend.clone()).build().ok()?;
+    rules.iter().for_each(|rule| rule.ban(&limiter));
     let interceptor = match intercepting {
         None => None,
         Some(limiter) => Some(RateLimitInterceptor::new(limiter, backend).ok()?),
@@ -246,8 +257,12 @@ impl Wiring<'_> {
             router = router.route_layer(layer.clone());
         }
         router = self.fallbacks(router);
-        if around == Around::Router {
+        if matches!(around, Around::Router | Around::Behind) {
             router = router.layer(layer.clone());
+        }
+        if around == Around::Behind {
+            let rewriting = MapRequestLayer::new(without_prefix);
+            router = Router::new().fallback_service(rewriting.layer(router));
         }
         let service = if around == Around::Service {
             BoxCloneSyncService::new(layer.layer(router))
@@ -344,7 +359,7 @@ impl Wiring<'_> {
         if !self.spec.has(Brick::Fallback) {
             return router;
         }
-        let behind = matches!(self.spec.around, Around::Router | Around::Service);
+        let behind = !matches!(self.spec.around, Around::Routes) && !self.spec.around.is_nest();
         router.fallback(self.handler("fallback", behind))
     }
 
@@ -441,8 +456,12 @@ async fn run(stand: Stand, request: Request) -> Response {
 }
 
 async fn head(parts: &mut Parts, body: &Bytes, wanted: &[Who]) -> Head {
-    let original = parts.extensions.get::<OriginalUri>();
-    let uri = original.map_or(&parts.uri, |original| &original.0).clone();
+    let routed = parts.extensions.get::<Routed>().map(|routed| &routed.0);
+    let original = parts
+        .extensions
+        .get::<OriginalUri>()
+        .map(|original| &original.0);
+    let uri = routed.or(original).unwrap_or(&parts.uri).clone();
     let matched = parts.extensions.get::<MatchedPath>();
     Head {
         method: parts.method.clone(),
@@ -455,6 +474,22 @@ async fn head(parts: &mut Parts, body: &Bytes, wanted: &[Who]) -> Head {
             readings::read(parts, body, wanted).await
         },
     }
+}
+
+fn without_prefix(mut request: Request) -> Request {
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("", |path| path.as_str());
+    if let Some(rest) = path.strip_prefix(PREFIX)
+        && rest.starts_with('/')
+        && let Ok(uri) = rest.parse()
+    {
+        *request.uri_mut() = uri;
+    }
+    let routed = Routed(request.uri().clone());
+    request.extensions_mut().insert(routed);
+    request
 }
 
 /// Lets the methods of tonic's services see the head of the request, which tonic does not show them.

@@ -4,7 +4,7 @@ use std::slice;
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Charge, Decision, Key, Mode, Quota, Scope, State, Timestamp, Unit, decide,
+    Algorithm, Call, Charge, Decision, Key, Mode, Quota, Scope, State, Timestamp, Unit, decide,
 };
 use tollgate_testkit::Standalone;
 
@@ -59,7 +59,7 @@ impl Edge {
     fn ask(&mut self, charge: &Charge<'_>, now_us: u64, model: &mut State) -> Decision {
         let reply = self.reply(charge, now_us);
         let now = Timestamp::from_micros(now_us);
-        let decision = decide(now, &[*charge], slice::from_mut(model));
+        let decision = decide(now, Call::of(&[*charge]), slice::from_mut(model));
         assert_eq!(
             reply,
             told(&[*charge], &decision),

@@ -10,8 +10,8 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tollgate::key::{Global, Header};
-use tollgate::{MessageLimitLayer, Messages, OnMissing, Policy, Quota};
+use tollgate::key::{Global, Header, KeyList};
+use tollgate::{Block, MessageLimitLayer, Messages, OnMissing, Policy, Quota, Quotas, Tiers};
 use tollgate_testkit::shop::{OrdersServer, Shop};
 use tonic::service::Routes;
 use tonic::transport::Server;
@@ -186,7 +186,7 @@ async fn a_caller_that_must_say_who_it_is_sends_and_gets_no_message_without_that
                 let refused = told == Some("7") || status == StatusCode::FORBIDDEN;
                 assert!(refused, "{case} {name}: {status} {answer:?}");
             }
-            assert_eq!(shop.received(), 0, "{case}");
+            assert_eq!((shop.calls(), shop.received()), (0, 0), "{case}");
         }
 
         // A page beside the methods has nothing to do with it.
@@ -201,6 +201,38 @@ async fn a_caller_that_must_say_who_it_is_sends_and_gets_no_message_without_that
             let echoed = answer.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(echoed, body);
         }
+    }
+}
+
+#[tokio::test]
+async fn no_method_runs_for_a_caller_that_a_policy_without_a_path_refuses() {
+    let by_key = || {
+        Policy::new("messages", Quota::per_hour(ALLOWED as u64))
+            .key(Header::new("x-api-key"))
+            .per_message(Messages::received())
+    };
+    let forbidden = KeyList::from_iter(["evil"]);
+    let none = Tiers::by_key([("evil", "none")]).tier("none", Quotas::none());
+    for (way, policy) in [
+        (
+            "block list",
+            by_key().block_keys(forbidden, Block::Forbidden),
+        ),
+        ("tier", by_key().tiers(none)),
+    ] {
+        let (shop, uri) = served(MessageLimitLayer::new(policy)).await;
+        for (method, content_type) in requests() {
+            for name in ["Place", "Upload", "Watch", "Chat"] {
+                let mut headers = vec![("x-api-key", "evil")];
+                headers.extend(content_type.map(|value| ("content-type", value)));
+                for body in [vec![], messages()] {
+                    let uri = format!("{uri}/shop.v1.Orders/{name}");
+                    let answer = send(uri, method.clone(), &headers, body).await;
+                    drop(answer.into_body().collect().await);
+                }
+            }
+        }
+        assert_eq!((shop.calls(), shop.received()), (0, 0), "{way}");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::report::PolicyVerdict;
 
 /// The part of a limiter that charges need after their decisions. A [`Ledger`](super::Ledger) keeps it, and not the limiter, which
 /// stands above it.
-pub(super) struct Settlement {
+pub(super) struct Settler {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) local: Arc<LocalBudgets>,
     pub(super) observers: Arc<Observers>,
@@ -27,11 +27,11 @@ pub(super) trait Vacancy: Send + Sync {
     fn freed(&self, scope: Scope, key: &Key);
 }
 
-impl Settlement {
+impl Settler {
     /// Gives back what is held, to the backend or to the budget of this process that decided.
     pub(super) fn release(&self, receipt: Receipt, n: u64, is_local: bool) {
         if is_local {
-            self.local.credit(receipt, n);
+            self.local.refund(receipt, n);
         } else {
             self.give_back(receipt, n);
         }
@@ -43,7 +43,7 @@ impl Settlement {
             .quota()
             .is_held()
             .then(|| (receipt.scope(), receipt.key().clone()));
-        self.backend.credit(receipt, n);
+        self.backend.refund(receipt, n);
         if let Some((scope, key)) = freed {
             self.waiting.freed(scope, &key);
         }
@@ -87,8 +87,8 @@ impl Settlement {
     }
 }
 
-impl fmt::Debug for Settlement {
+impl fmt::Debug for Settler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Settlement")
+        f.write_str("Settler")
     }
 }
