@@ -170,9 +170,7 @@ impl Cluster {
         );
         if hope == Prospect::None {
             let error = unready("the node was replaced because it did not answer");
-            for wire in 0..self.limits.connections {
-                node.not_connected(wire, &error);
-            }
+            node.not_connected(&error);
         }
         node.open_from(0);
         node

@@ -2,8 +2,6 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use redis::aio::MultiplexedConnection as Connection;
@@ -13,7 +11,7 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ProtocolVersion, RedisConnectionInfo,
     RedisError, Value,
 };
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tollgate_core::{BackendError, FailureKind};
 
@@ -40,28 +38,25 @@ pub(crate) async fn within<T>(
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The end of a connection, whoever closes it.
-#[derive(Debug)]
-pub(crate) struct Ended(oneshot::Receiver<()>);
+#[derive(Clone, Debug)]
+pub(crate) struct Ended(watch::Receiver<()>);
 
-#[cfg(test)]
 impl Ended {
-    /// Runs this task of a connection, and tells of its end.
-    pub(crate) fn with(driver: impl Future<Output = ()> + Send + 'static) -> Self {
-        let (open_still, ended) = oneshot::channel();
-        tokio::spawn(async move {
-            driver.await;
-            drop(open_still);
-        });
-        Self(ended)
+    /// Comes when the first value is dropped.
+    pub(crate) fn of_drop() -> (watch::Sender<()>, Self) {
+        let (open_still, ended) = watch::channel(());
+        (open_still, Self(ended))
     }
-}
 
-impl Future for Ended {
-    type Output = ();
+    /// Says whether it has come, as soon as that is known: nothing can be sent over the connection any more.
+    pub(crate) fn has_come(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits for it.
+    pub(crate) async fn come(mut self) {
         // Nothing is ever sent.
-        Pin::new(&mut self.0).poll(cx).map(drop)
+        let _dropped = self.0.changed().await;
     }
 }
 
@@ -89,7 +84,7 @@ pub(crate) async fn connect_for_long(
 ) -> Result<(Connection, Ended), BackendError> {
     // The library drops this with the task that reads the connection, which is the only sign of its end. It wants RESP3 for that, and so
     // says HELLO itself.
-    let (open_still, ended) = oneshot::channel::<()>();
+    let (open_still, ended) = Ended::of_drop();
     let config = config().set_push_sender(move |_push| {
         let _while_open = &open_still;
         Ok::<(), SendError>(())
@@ -103,7 +98,7 @@ pub(crate) async fn connect_for_long(
     };
     let mut connection = open(server, ours, config, first).await?;
     select(&mut connection, settings.db()).await?;
-    Ok((connection, Ended(ended)))
+    Ok((connection, ended))
 }
 
 fn config() -> AsyncConnectionConfig {

@@ -30,7 +30,7 @@ use crate::stats::Counters;
 use crate::sync::{Handle, Instant, Mutex, MutexGuard, sleep_until};
 use crate::wire::{MAX_KEYS, Request};
 
-use traffic::{Lane, Traffic};
+use traffic::{Hope, Lane, Traffic};
 
 /// The most requests of one call. A decision costs the server two to six microseconds, so 64 hold it for a few hundred; beyond
 /// 64 almost nothing is left to save on each.
@@ -122,7 +122,11 @@ impl Dispatch {
         holder: Arc<Holder>,
         known: Arc<KnownDenials>,
     ) -> Arc<Self> {
-        let in_cluster = peers.is_some();
+        // Whoever sets up a single server waits for its connection. Nodes of a cluster are learned of while requests come.
+        let hope = peers.is_some().then(|| Hope {
+            until: Instant::now() + link.deadline,
+            attempts: 1,
+        });
         Arc::new_cyclic(|myself: &Weak<Self>| {
             let of_runtime = Weak::clone(myself);
             let ends = runtime.on_end(move || {
@@ -138,7 +142,7 @@ impl Dispatch {
                 counters,
                 holder,
                 known,
-                state: Mutex::new(Traffic::new(limits.connections, in_cluster.into())),
+                state: Mutex::new(Traffic::new(limits.connections, hope)),
                 hurry: Arc::default(),
                 _ends: ends,
             }

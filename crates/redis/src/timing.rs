@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod lost_connections;
+
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,7 +13,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, duplex, split};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::{
     Call, Charge, FailureKind, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
@@ -126,6 +129,34 @@ async fn number(from: &mut ReadHalf<DuplexStream>) -> Option<usize> {
 struct DistantBackend {
     dispatch: Arc<Dispatch>,
     sent: Arc<CommandCounts>,
+    /// Whoever connects again hears nothing.
+    _silent: TcpListener,
+}
+
+/// A connection that this server has accepted.
+async fn handshake(
+    round_trip: Duration,
+    serves: impl FnOnce(DuplexStream) -> JoinHandle<()>,
+) -> Handshake {
+    let (ours, theirs) = duplex(1 << 20);
+    let _detached = serves(theirs);
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+    let made = MultiplexedConnection::new_with_config(&settings, ours, config);
+    let (connection, driver) = made.await.unwrap();
+    let (open_still, ended) = Ended::of_drop();
+    tokio::spawn(async move {
+        driver.await;
+        drop(open_still);
+    });
+    Handshake {
+        connection,
+        ended,
+        round_trip,
+        server: None,
+    }
 }
 
 impl DistantBackend {
@@ -144,7 +175,9 @@ impl DistantBackend {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let origin = server::parse("redis://127.0.0.1:1/", &server::TlsFiles::default()).unwrap();
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}/", silent.local_addr().unwrap());
+        let origin = server::parse(&url, &server::TlsFiles::default()).unwrap();
         let link = Link {
             origin: Origin::Server(Arc::new(origin)),
             kind: Kind::Single,
@@ -166,24 +199,15 @@ impl DistantBackend {
         );
         let sent = Arc::<CommandCounts>::default();
         for wire in 0..limits.connections {
-            let (ours, theirs) = duplex(1 << 20);
-            tokio::spawn(serve(theirs, Arc::clone(&sent)));
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(None)
-                .set_response_timeout(None);
-            let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
-            let made = MultiplexedConnection::new_with_config(&settings, ours, config);
-            let (connection, driver) = made.await.unwrap();
-            let ended = Ended::with(driver);
-            let opened = Handshake {
-                connection,
-                ended,
-                round_trip,
-                server: None,
-            };
+            let serving = |theirs| tokio::spawn(serve(theirs, Arc::clone(&sent)));
+            let opened = handshake(round_trip, serving).await;
             dispatch.connected(wire, opened);
         }
-        Self { dispatch, sent }
+        Self {
+            dispatch,
+            sent,
+            _silent: silent,
+        }
     }
 
     /// Asks for the time, by the way of any decision. Returns the duration and the answer.

@@ -216,18 +216,17 @@ async fn wait(
         // No caller waits any more, and the time of grace is over.
         next?;
         last = Instant::now();
+        let patient_until = sent_at + dispatch.patience();
+        stalls_at = (last < patient_until).then_some(patient_until);
+        if stalls_at.is_none() {
+            // Before the callers hear of it, and ask again.
+            dispatch.stalled(place, sent_at);
+        }
         for job in jobs
             .iter_mut()
             .filter(|job| job.is_pending() && job.deadline <= last)
         {
             job.fail(dispatch.timed_out(), "");
-        }
-        let patient_until = sent_at + dispatch.patience();
-        if last < patient_until {
-            stalls_at = Some(patient_until);
-        } else {
-            stalls_at = None;
-            dispatch.stalled(place);
         }
     }
 }

@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tollgate_core::{BackendError, FailureKind};
 
-use super::traffic::{Place, Traffic};
+use super::traffic::{Hope, Place, Traffic};
 use super::{Dispatch, NO_ANSWER, batch, reconnect};
 use crate::connection::Connection;
 use crate::error::again;
 use crate::job::Job;
 use crate::link::Handshake;
 use crate::server::Address;
-use crate::sync::{Instant, MutexGuard};
+use crate::sync::{Instant, MutexGuard, sleep_until};
 use crate::wire::Request;
 
 /// The error of calls for which the server has left no connection, and another cannot be made.
@@ -115,14 +115,9 @@ impl Dispatch {
 
     /// Takes a new connection.
     pub(crate) fn connected(self: &Arc<Self>, wire: usize, opened: Handshake) {
-        let Handshake {
-            connection,
-            ended,
-            round_trip,
-            server,
-        } = opened;
         let mut state = self.state();
-        let number = state.connected(wire, connection, server, round_trip);
+        let ended = opened.ended.clone();
+        let number = state.connected(wire, opened);
         self.pump(state);
         let keeping = reconnect::keep(Arc::downgrade(self), wire, number, ended);
         self.runtime.spawn_aside(keeping);
@@ -132,9 +127,14 @@ impl Dispatch {
     pub(super) fn ended(self: &Arc<Self>, wire: usize, number: u64) {
         let mut state = self.state();
         let error = BackendError::new(FailureKind::Unreachable, CLOSED);
-        let opens = state.ended(wire, number, &error);
+        let Some(short_lives) = state.ended(wire, number, &error) else {
+            return;
+        };
+        // One attempt may meet a server that is closing connections still.
+        self.hope(&mut state, 3 * self.limits.connections);
+        let opens = state.opens(wire);
         self.pump(state);
-        if let Some(short_lives) = opens {
+        if opens {
             reconnect::spawn_after(self, wire, short_lives);
         }
     }
@@ -151,10 +151,25 @@ impl Dispatch {
     }
 
     /// Notes that a connection could not be made.
-    pub(crate) fn not_connected(&self, wire: usize, error: &BackendError) {
+    pub(crate) fn not_connected(&self, error: &BackendError) {
         let mut state = self.state();
-        state.not_connected(wire, error);
+        state.not_connected(error);
         Self::give_up(state, error);
+    }
+
+    /// Lets jobs wait for another connection, for half a deadline at most.
+    fn hope(self: &Arc<Self>, state: &mut Traffic, attempts: usize) {
+        let until = Instant::now() + self.limits.deadline / 2;
+        state.hope = Some(Hope { until, attempts });
+        let dispatch = Arc::downgrade(self);
+        self.runtime.spawn_aside(async move {
+            sleep_until(until).await;
+            if let Some(dispatch) = dispatch.upgrade() {
+                let state = dispatch.state();
+                let error = state.error();
+                Self::give_up(state, &error);
+            }
+        });
     }
 
     /// Says whether the first attempt to connect is still under way.
@@ -175,9 +190,9 @@ impl Dispatch {
         round_trip.map_or(Duration::ZERO, |round_trip| round_trip * 2)
     }
 
-    /// Handles a call that should have been answered: either a packet was lost, or the server stalls. The other connections
-    /// tell which, by a call of our own on those without a caller's. If none is left, callers wait no longer.
-    pub(crate) fn stalled(self: &Arc<Self>, place: Place) {
+    /// Handles a call that left then and should have been answered: a packet was lost, the way is forgotten, or the server stalls. The
+    /// other connections tell which, by a call of our own on those without a caller's, and are not used before they have answered.
+    pub(crate) fn stalled(self: &Arc<Self>, place: Place, sent_at: Instant) {
         let mut state = self.state();
         if !state.stalled(place) {
             return;
@@ -185,11 +200,14 @@ impl Dispatch {
         for lane in 0..self.limits.connections {
             self.probe(&mut state, lane);
         }
-        // The callers of this call have an answer; the other connections tell about the rest.
+        state.doubts_until = Some(sent_at);
         let calls = state.take_inline_calls(|_any| true);
         // If it is the way to the server that is silent, another connection answers. This one may still be answered, too.
         let wire = state.wire_of(place);
         let opens = state.opens(wire);
+        if opens {
+            self.hope(&mut state, 1);
+        }
         Self::give_up(state, &BackendError::new(self.timed_out(), ""));
         calls.iter().for_each(|call| call.take_over());
         if opens {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Dispatch;
-use crate::connection::{KEEP_ALIVE, jittered};
+use crate::connection::{Ended, KEEP_ALIVE, jittered};
 use crate::sync::{Instant, sleep, timeout_at};
 
 /// The first and the longest pause between attempts. The first is short, since most servers come back at once; the longest is
@@ -14,13 +14,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps a connection until it ends or is given up.
-pub(super) async fn keep(
-    dispatch: Weak<Dispatch>,
-    wire: usize,
-    number: u64,
-    ended: impl Future<Output = ()> + Send + 'static,
-) {
-    let mut ended = pin!(ended);
+pub(super) async fn keep(dispatch: Weak<Dispatch>, wire: usize, number: u64, ended: Ended) {
+    let mut ended = pin!(ended.come());
     loop {
         let idles_until = Instant::now() + KEEP_ALIVE;
         let has_ended = timeout_at(idles_until, ended.as_mut()).await.is_ok();
@@ -69,7 +64,7 @@ async fn reconnect(dispatch: Weak<Dispatch>, wire: usize) {
         };
         match opened {
             Ok(opened) => return dispatch.connected(wire, opened),
-            Err(error) => dispatch.not_connected(wire, &error),
+            Err(error) => dispatch.not_connected(&error),
         }
         if let Some(peers) = dispatch.peers() {
             peers.connection_failed();

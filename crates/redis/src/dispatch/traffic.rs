@@ -8,10 +8,11 @@ use tollgate_core::{BackendError, FailureKind};
 
 use super::pace::Pace;
 use super::{MAX_REQUESTS, NO_ANSWER};
-use crate::connection::Connection;
+use crate::connection::{Connection, Ended};
 use crate::error::again;
 use crate::inline_call::InlineCall;
 use crate::job::Job;
+use crate::link::Handshake;
 use crate::queue::Queue;
 use crate::server::Address;
 use crate::sync::Instant;
@@ -25,6 +26,10 @@ pub(super) struct Traffic {
     /// The number of lanes that may take jobs along.
     open: usize,
     pub(super) pace: Pace,
+    /// What jobs wait for when there is no connection.
+    pub(super) hope: Option<Hope>,
+    /// The time after which a connection must have answered to be used: that at which a call left that has stalled.
+    pub(super) doubts_until: Option<Instant>,
     /// The reason why the latest connection was lost or not made, for jobs that find none.
     pub(super) why: Option<BackendError>,
     /// True once the node has left the cluster, so that nothing would ever come for the jobs that wait here.
@@ -39,6 +44,7 @@ pub(super) struct Traffic {
 #[derive(Debug, Default)]
 struct Wire {
     connection: Option<Connection>,
+    ended: Option<Ended>,
     /// The server that it leads to, if that is known.
     server: Option<Address>,
     /// The number of connections that this place has had. A call reports its own, so that a late report on an earlier one is
@@ -50,8 +56,6 @@ struct Wire {
     believed_from: u64,
     /// True while another connection is being made for it.
     is_opening: bool,
-    /// The number of attempts to make one for which jobs may still wait.
-    hopes: u32,
     /// The time of the latest answer.
     heard_at: Option<Instant>,
     /// The time since which it has a connection.
@@ -60,24 +64,24 @@ struct Wire {
     short_lives: u32,
 }
 
+/// Jobs wait for another connection until this time, or until so many attempts to make one have failed.
+#[derive(Debug)]
+pub(super) struct Hope {
+    pub(super) until: Instant,
+    pub(super) attempts: usize,
+}
+
 /// The life below which a connection counts as short: a server or proxy that takes connections and closes them is not asked in a loop.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
-
-/// The attempts that jobs wait for when a connection has ended while nobody used it: one may meet a server that is closing connections
-/// still. Together they take less than half of a usual deadline, and then jobs fail at once.
-const HOPES: u32 = 3;
 
 /// The time without an answer after which the next call lets the tasks run first that read the connection.
 const QUIET: Duration = Duration::from_millis(2);
 
 impl Wire {
-    /// True if waiting jobs may hope for it.
+    /// True if it can carry calls.
     fn is_alive(&self) -> bool {
-        self.connection.is_some() && self.stalled == 0
-    }
-
-    fn is_hopeful(&self) -> bool {
-        self.is_alive() || self.hopes > 0
+        let is_open = self.ended.as_ref().is_some_and(|ended| !ended.has_come());
+        is_open && self.stalled == 0
     }
 
     /// Replaces its connection. Calls that are on their way over that are answered still.
@@ -86,7 +90,6 @@ impl Wire {
             number: self.number + 1,
             believed_from: self.believed_from,
             is_opening: self.is_opening,
-            hopes: self.hopes,
             short_lives: self.short_lives,
             ..Self::default()
         };
@@ -130,18 +133,16 @@ impl Lane {
 }
 
 impl Traffic {
-    /// Without any connection yet; jobs may hope for this many attempts to make each.
-    pub(super) fn new(wires: usize, hopes: u32) -> Self {
-        let wire = || Wire {
-            hopes,
-            ..Wire::default()
-        };
+    /// Without any connection yet; jobs may wait for the first.
+    pub(super) fn new(wires: usize, hope: Option<Hope>) -> Self {
         Self {
             queue: Queue::default(),
-            wires: (0..wires).map(|_| wire()).collect(),
+            wires: (0..wires).map(|_| Wire::default()).collect(),
             lanes: (0..wires).map(|_| Lane::default()).collect(),
             open: wires,
             pace: Pace::default(),
+            hope,
+            doubts_until: None,
             why: None,
             has_left: false,
             has_ended: false,
@@ -151,12 +152,22 @@ impl Traffic {
 
     /// Says whether an answer is likely enough to wait for.
     pub(super) fn is_hopeful(&self) -> bool {
-        self.wires.iter().any(Wire::is_hopeful)
+        let hope = self.hope.as_ref();
+        hope.is_some_and(|hope| Instant::now() < hope.until)
+            || self.wires.iter().any(|wire| self.is_in_use(wire))
     }
 
-    /// Says whether the first attempts to connect are still under way.
+    /// Says whether the first attempt to connect is still under way.
     pub(super) fn is_opening(&self) -> bool {
-        self.is_hopeful() && !self.wires.iter().any(Wire::is_alive)
+        self.is_hopeful() && self.why.is_none() && !self.wires.iter().any(Wire::is_alive)
+    }
+
+    /// Says whether a connection can carry calls, and is not in doubt.
+    fn is_in_use(&self, wire: &Wire) -> bool {
+        let is_heard = self
+            .doubts_until
+            .is_none_or(|until| wire.heard_at.is_some_and(|heard_at| heard_at > until));
+        is_heard && wire.is_alive()
     }
 
     /// Says whether no answer has come for so long that the lane's connection may have ended unnoticed: the task that reads it has not
@@ -167,15 +178,13 @@ impl Traffic {
     }
 
     /// Notes that a connection could not be made.
-    pub(super) fn not_connected(&mut self, wire: usize, error: &BackendError) {
-        let wire = &mut self.wires[wire];
+    pub(super) fn not_connected(&mut self, error: &BackendError) {
         // A server that answers, with whatever reason, is not about to be there.
         let is_away = error.kind() == FailureKind::Unreachable;
-        wire.hopes = if is_away {
-            wire.hopes.saturating_sub(1)
-        } else {
-            0
-        };
+        self.hope = self.hope.take().and_then(|hope| {
+            let attempts = hope.attempts.checked_sub(1)?;
+            (is_away && attempts > 0).then_some(Hope { attempts, ..hope })
+        });
         self.why = Some(again(error));
     }
 
@@ -239,7 +248,7 @@ impl Traffic {
 
     /// Any connection that answers.
     pub(super) fn connection(&self) -> Option<Connection> {
-        let mut alive = self.wires.iter().filter(|wire| wire.is_alive());
+        let mut alive = self.wires.iter().filter(|wire| self.is_in_use(wire));
         alive.find_map(|wire| wire.connection.clone())
     }
 
@@ -252,7 +261,7 @@ impl Traffic {
     }
 
     pub(super) fn is_idle(&self, lane: usize) -> bool {
-        self.lanes[lane].stage == Stage::Idle && self.wires[self.wire(lane)].is_alive()
+        self.lanes[lane].stage == Stage::Idle && self.is_in_use(&self.wires[self.wire(lane)])
     }
 
     /// Starts a lane's call, if there is a connection for it.
@@ -305,28 +314,23 @@ impl Traffic {
     }
 
     /// Notes a new connection. Returns its number.
-    pub(super) fn connected(
-        &mut self,
-        wire: usize,
-        connection: Connection,
-        server: Option<Address>,
-        round_trip: Duration,
-    ) -> u64 {
+    pub(super) fn connected(&mut self, wire: usize, opened: Handshake) -> u64 {
         self.replace(wire);
         let place = &mut self.wires[wire];
-        (place.connection, place.server) = (Some(connection), server);
-        (place.is_opening, place.hopes) = (false, 0);
+        (place.connection, place.ended) = (Some(opened.connection), Some(opened.ended));
+        place.server = opened.server;
+        place.is_opening = false;
         let now = Instant::now();
         (place.since, place.heard_at) = (Some(now), Some(now));
         let number = place.number;
-        self.pace.connected(now, round_trip);
+        self.pace.connected(now, opened.round_trip);
         self.open();
-        self.why = None;
+        (self.why, self.hope) = (None, None);
         number
     }
 
-    /// Notes that a connection has ended while nobody used it. If another must be made, returns how many have had a short life. Until
-    /// that has been tried, jobs may hope for it.
+    /// Notes that a connection has ended while nobody used it. Returns how many in a row have had a short life, unless it had been given up
+    /// before.
     pub(super) fn ended(&mut self, wire: usize, number: u64, error: &BackendError) -> Option<u32> {
         let place = &mut self.wires[wire];
         if place.number != number {
@@ -340,10 +344,9 @@ impl Traffic {
             _ => 0,
         };
         let short_lives = place.short_lives;
-        place.hopes = HOPES;
         self.replace(wire);
         self.why = Some(again(error));
-        self.opens(wire).then_some(short_lives)
+        Some(short_lives)
     }
 
     /// A lane of this connection, if it is in use and carries no call.

@@ -1,5 +1,6 @@
 //! The model's part of the backend's `connection`.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,6 +21,20 @@ pub(crate) fn info(server: usize) -> ConnectionInfo {
 
 pub(crate) fn number(port: u16) -> usize {
     usize::from(port - 7000)
+}
+
+/// A connection that nobody closes.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended;
+
+impl Ended {
+    pub(crate) fn has_come(&self) -> bool {
+        false
+    }
+
+    pub(crate) async fn come(self) {
+        pending().await
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::ConnectionInfo;
 use tollgate_core::BackendError;
 
-use super::connection::{Connection, info, number, within};
+use super::connection::{Connection, Ended, info, number, within};
 use super::error::failure;
 use super::hello::Kind;
 use super::script::Script;
@@ -61,7 +61,7 @@ impl Link {
 #[derive(Debug)]
 pub(crate) struct Handshake {
     pub(crate) connection: Connection,
-    pub(crate) ended: std::future::Pending<()>,
+    pub(crate) ended: Ended,
     pub(crate) round_trip: Duration,
     pub(crate) server: Option<Address>,
 }
@@ -70,7 +70,7 @@ impl Handshake {
     pub(crate) fn to(server: usize) -> Self {
         Self {
             connection: Connection::to(server),
-            ended: std::future::pending(),
+            ended: Ended,
             round_trip: Duration::ZERO,
             server: Some(("127.0.0.1".to_owned(), port(server))),
         }

@@ -1,0 +1,111 @@
+//! Connections that are forgotten on the way, or end, before anybody knows.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+/// A server at a millisecond's distance whose connections can be forgotten by a firewall: their packets vanish, and new ones work.
+struct Forgetful {
+    far: DistantBackend,
+    is_forgotten: Arc<AtomicBool>,
+}
+
+impl Forgetful {
+    async fn start() -> Self {
+        let is_forgotten = Arc::<AtomicBool>::default();
+        let far = DistantBackend::with(ms(1), |stream, sent| {
+            let is_forgotten = Arc::clone(&is_forgotten);
+            serve(stream, sent, move |asked| {
+                let never = is_forgotten.load(Ordering::Relaxed);
+                asked + if never { ms(3_600_000) } else { ms(1) }
+            })
+        })
+        .await;
+        Self { far, is_forgotten }
+    }
+
+    /// Forgets the connections. The next request does not know, and hears nothing for a whole deadline.
+    async fn forget(&self) {
+        self.is_forgotten.store(true, Ordering::Relaxed);
+        let (took, failed) = self.ask().await;
+        assert!(
+            matches!(failed, Some(FailureKind::TimedOut { .. })),
+            "{failed:?}"
+        );
+        assert!(took <= DEADLINE + TICKS, "{took:?}");
+    }
+
+    async fn ask(&self) -> (Duration, Option<FailureKind>) {
+        DistantBackend::ask(Arc::clone(&self.far.dispatch)).await
+    }
+
+    async fn connect_again(&self) {
+        let serving = |theirs| {
+            let answers = serve(theirs, Arc::default(), |asked| asked + ms(1));
+            tokio::spawn(answers)
+        };
+        let opened = handshake(ms(1), serving).await;
+        self.far.dispatch.connected(0, opened);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_were_forgotten_cost_one_deadline_and_everybody_who_asks_later_is_decided()
+{
+    let forgetful = Forgetful::start().await;
+    assert_eq!(forgetful.ask().await.1, None);
+    forgetful.forget().await;
+
+    // when others ask at once, while another connection is being made
+    let others: JoinSet<_> = (0..100)
+        .map(|_| DistantBackend::ask(Arc::clone(&forgetful.far.dispatch)))
+        .collect();
+    sleep(DEADLINE / 4).await;
+    forgetful.connect_again().await;
+
+    // then they wait for it, whatever becomes of the other forgotten connection
+    for (took, failed) in others.join_all().await {
+        assert_eq!(failed, None);
+        assert!(took <= DEADLINE / 4 + ms(4) + TICKS, "{took:?}");
+    }
+    for _ in 0..100 {
+        let (took, failed) = forgetful.ask().await;
+        assert_eq!(failed, None);
+        assert!(took <= ms(1) + TICKS, "{took:?}");
+    }
+    // The request that did not know, and our own question.
+    let unanswered = forgetful.far.sent.at_once.load(Ordering::Relaxed);
+    assert_eq!(unanswered, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stopped_costs_one_deadline_then_half_of_one_and_then_nothing() {
+    let stopped = Forgetful::start().await;
+    stopped.forget().await;
+
+    let (took, failed) = stopped.ask().await;
+    assert_eq!(failed, Some(FailureKind::Unreachable), "{took:?}");
+    assert!(took <= DEADLINE / 2 + TICKS, "{took:?}");
+    for _ in 0..100 {
+        let (took, failed) = stopped.ask().await;
+        assert_eq!(failed, Some(FailureKind::Unreachable));
+        assert_eq!(took, Duration::ZERO);
+    }
+}
+
+/// The task that makes another connection in its place has not run yet.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_over_a_connection_that_has_ended() {
+    let forgetful = Forgetful::start().await;
+    let (open_still, ended) = Ended::of_drop();
+    let serving = |theirs| tokio::spawn(async move { drop::<DuplexStream>(theirs) });
+    let opened = handshake(ms(1), serving).await;
+    forgetful
+        .far
+        .dispatch
+        .connected(0, Handshake { ended, ..opened });
+
+    drop(open_still);
+
+    assert_eq!(forgetful.ask().await.1, None);
+}
