@@ -57,7 +57,10 @@ impl IdleClient {
             answer = self.ask();
         }
         let error = answer.err()?;
-        Some(format!("{}: a request was undecided: {error}", fault.name()))
+        Some(format!(
+            "{}: a request was undecided: {error}",
+            fault.name()
+        ))
     }
 
     /// Asks for each key, all concurrently.

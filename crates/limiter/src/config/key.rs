@@ -117,6 +117,35 @@ impl KeyConfig {
         }
     }
 
+    /// The part of a request that names it among those of its caller.
+    pub(super) fn build_id(
+        &self,
+        policy: &str,
+        registry: &Registry,
+    ) -> Result<Source, ConfigError> {
+        let word = match self {
+            Self::ByClientIp => "client-ip",
+            Self::ByGlobal => "global",
+            Self::ByHost => "host",
+            Self::ByMethod => "method",
+            Self::ByMatchedRoute => "matched-route",
+            Self::ByBearerToken => "bearer-token",
+            Self::ByBasicUser => "basic-user",
+            _ => {
+                let source = self.build(policy, registry)?;
+                return match self {
+                    Self::ByRegistered(name) if source.later().is_some() => {
+                        let reason = "is asynchronous, and an id is read from the request alone";
+                        Err(refused(policy, "once.by", name, reason))
+                    }
+                    _ => Ok(source),
+                };
+            }
+        };
+        let reason = "is the same in other requests of a caller, and names none; a header would: { header = \"idempotency-key\" }";
+        Err(refused(policy, "once.by", word, reason))
+    }
+
     pub(super) fn build(&self, policy: &str, registry: &Registry) -> Result<Source, ConfigError> {
         Ok(match self {
             Self::ByClientIp => Source::ClientIp,

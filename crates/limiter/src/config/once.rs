@@ -58,7 +58,7 @@ impl OnceConfig {
             .map_err(|error| wrong("once.replays", self.replays, error))?;
         let policy = policy.once(once);
         Ok(match &self.by {
-            Some(by) => policy.with_ids(by.build(&name, registry)?),
+            Some(by) => policy.with_ids(by.build_id(&name, registry)?),
             None => policy,
         })
     }

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "serde")]
 
+use crate::common::registry::registry;
 use crate::common::{Strict, at_a_standstill, from};
 use serde_json::{Value, json};
 use tollgate::config::{LimiterConfig, Registry};
@@ -67,8 +68,16 @@ fn terms_that_cannot_be_are_refused_with_policy_field_and_value() {
             json!({ "by": { "header": "no header" } }),
             "policy \"orders\": key \"no header\": invalid header name",
         ),
+        (
+            json!({ "by": "method" }),
+            "policy \"orders\": once.by \"method\": is the same in other requests of a caller, and names none; a header would: { header = \"idempotency-key\" }",
+        ),
+        (
+            json!({ "by": { "registered": "session" } }),
+            "policy \"orders\": once.by \"session\": is asynchronous, and an id is read from the request alone",
+        ),
     ] {
-        let refused = config(&once).unwrap().build(&Registry::new()).unwrap_err();
+        let refused = config(&once).unwrap().build(&registry()).unwrap_err();
         assert_eq!(refused.to_string(), error);
     }
     for once in [
