@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tollgate::{LimiterBuilder, OnFailure, RedisBackend, Share};
+use tollgate::{ConnectError, FailureKind, LimiterBuilder, OnFailure, RedisBackend, Share};
 use tollgate_server::{Gateway, Listener, Tls};
 
 use self::admin::AdminArguments;
@@ -197,20 +197,27 @@ async fn serve(asked: &ServeArguments) -> Result<(), Failure> {
 }
 
 /// Returns the backend of a server, with the connections of the library, and its deadline unless another is stated. An operator who
-/// states what decides without Redis may start the program without it.
+/// states what decides without Redis may start the program without it, though not over a mistake that no server would mend.
 async fn connected(asked: &ServeArguments) -> Result<RedisBackend, Failure> {
     let mut builder = asked.redis.servers()?.client_name("tollgate-serve");
     if let Some(deadline) = asked.deadline {
         builder = builder.deadline(deadline);
     }
     let connected = match builder.clone().connect().await {
-        Err(error) if asked.on_failure.is_some() => {
-            tracing::warn!("started without Redis, as --on-failure allows: {error}");
+        Err(error) if asked.on_failure.is_some() && may_pass(&error) => {
+            tracing::warn!("Redis is away, and until it is back --on-failure decides: {error}");
             builder.start()
         }
         connected => connected,
     };
     connected.map_err(Failure::unconnected)
+}
+
+fn may_pass(error: &ConnectError) -> bool {
+    matches!(
+        error.kind(),
+        Some(FailureKind::Unreachable | FailureKind::Unready)
+    )
 }
 
 /// Installs the recorder of metrics, whose page this writes.

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::client::Place;
 use crate::fault::Fault;
 
-/// Half of it is longer than a busy machine takes to connect again.
+/// Longer than a busy machine takes to connect again.
 const DEADLINE: Duration = Duration::from_secs(3);
 
 /// The time in which servers recover from the fault before.

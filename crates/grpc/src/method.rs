@@ -68,7 +68,11 @@ async fn let_in<L: Limits>(
     let entered = transport::enter(&Method::<L>(PhantomData), &mut head, service).await;
     entered.map_err(|closed| match closed {
         EntranceError::Misused(misuse) => Status::internal(misuse.told()),
-        EntranceError::Refused(response) => refusal_status(response.headers()),
+        EntranceError::Refused(response) => {
+            let mut status = refusal_status(response.headers());
+            transport::mark_status(&mut status, &response);
+            status
+        }
     })?;
     Ok((MetadataMap::from_headers(head.headers), head.extensions))
 }

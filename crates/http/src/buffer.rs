@@ -46,6 +46,8 @@ pub use self::future::BufferFuture;
 ///   [ambiguous](tollgate_limiter::key::KeyMissing::ambiguous), since the handler may find it, and no policy lets the request
 ///   pass for it. The field is also ambiguous if the body ends in an error, or goes on unread and is not empty.
 /// * The layer waits for a body as long as the inner service would. A timeout outside helps against callers that send slowly.
+/// * While it waits, it holds the inner service ready. Put a limit on all requests in flight, such as `ConcurrencyLimitLayer`, outside of it
+///   and a timeout around both: within it, callers who send slowly would use up that limit.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct BufferBodyLayer {

@@ -251,6 +251,9 @@ impl RateLimitLayer {
 
     /// Puts no [`RateLimitStatus`](crate::RateLimitStatus) into requests, which saves an allocation.
     ///
+    /// The layer then refunds nothing if a limit further in refuses the request. A request under a policy that looks at its
+    /// response still carries one.
+    ///
     /// ```
     /// use tollgate::{Quota, RateLimitLayer};
     ///

@@ -47,6 +47,39 @@ pub struct RateLimitStatus {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefusedBehind(u16);
 
+impl RefusedBehind {
+    /// The mark of a response, if it is the refusal itself and nothing has answered in its place.
+    fn of<R>(response: &Response<R>) -> Option<Self> {
+        let extensions = response.extensions();
+        #[cfg(feature = "tonic")]
+        let of_status = || {
+            let status = extensions.get::<tonic::Status>()?;
+            status.source()?.downcast_ref().copied()
+        };
+        #[cfg(not(feature = "tonic"))]
+        let of_status = || None;
+        extensions.get().copied().or_else(of_status)
+    }
+}
+
+/// Moves the mark of a refusal to the status that stands for it at a method. tonic makes a response of that, with the status in its
+/// extensions.
+#[cfg(feature = "tonic")]
+pub fn mark_status(status: &mut tonic::Status, refusal: &Response<bytes::Bytes>) {
+    if let Some(mark) = RefusedBehind::of(refusal) {
+        status.set_source(Arc::new(mark));
+    }
+}
+
+// So that it can be the source of a status.
+impl Error for RefusedBehind {}
+
+impl fmt::Display for RefusedBehind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate limit refused the request")
+    }
+}
+
 /// The state that the handles of one layer on one request share. A request, its handler and its response carry only a pointer.
 #[derive(Debug, Default)]
 struct Handle {
@@ -206,7 +239,7 @@ impl RateLimitStatus {
         let refused = &self.outermost_handle().is_refused;
         refused.store(true, Ordering::Relaxed);
         let mut ledger = self.ledger();
-        ledger.refuse(refusal, self.response(), self.passed);
+        ledger.refuse(refusal, self.response());
         RefusedBehind(self.passed)
     }
 
@@ -225,18 +258,11 @@ impl RateLimitStatus {
 
     #[cold]
     fn undo<R>(&self, response: &mut Response<R>) -> bool {
-        let mut ledger = self.ledger();
-        let mark = response.extensions().get().map(|RefusedBehind(n)| *n);
-        // A status of gRPC has no room for the mark.
-        let code = response.headers().get("grpc-status");
-        let unmarked = ledger
-            .refused_behind()
-            .filter(|_| code.is_some_and(|code| code != "0"));
-        let Some(behind) = mark.or(unmarked) else {
+        let Some(RefusedBehind(behind)) = RefusedBehind::of(response) else {
             return false;
         };
         let own = &self.handle;
-        let is_undone = ledger.undo(own.response, own.entered, behind);
+        let is_undone = self.ledger().undo(own.response, own.entered, behind);
         let behind = if is_undone {
             0
         } else {

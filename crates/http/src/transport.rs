@@ -16,3 +16,5 @@ pub use crate::answer::{Answers, refill_seconds};
 pub use crate::layer::Deadline;
 pub use crate::layer::Passage;
 pub use crate::settings::Config;
+#[cfg(feature = "tonic")]
+pub use crate::status::mark_status;

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::connection::Connection;
+use crate::error::again;
 use crate::holder::Holder;
 use crate::inline_call::{AnswerFuture, InlineCall};
 use crate::job::{CreditSink, Job, gone};
@@ -318,17 +319,20 @@ impl Dispatch {
         let late = state.queue.take_late(now + takes);
         let next = state.queue.first_deadline();
         state.is_watched = next.is_some();
+        let away = (!state.is_connected()).then(|| state.error());
         drop(state);
-        self.fail_as_late(late, now);
+        self.fail_as_late(late, now, away.as_ref());
         // No sooner than a timer can ring.
         next.map(|deadline| deadline.checked_sub(takes).unwrap_or(deadline))
     }
 
-    /// Tells the callers that will not be sent that it is too late, or would be.
-    fn fail_as_late(&self, late: Vec<Job>, now: Instant) {
+    /// Tells the callers that will not be sent that it is too late, or would be, or that they have waited for a connection in vain.
+    fn fail_as_late(&self, late: Vec<Job>, now: Instant, away: Option<&BackendError>) {
         for mut job in late {
             if job.deadline <= now {
                 job.fail(self.timed_out(), "");
+            } else if let Some(error) = away {
+                job.refuse(again(error));
             } else {
                 job.fail(FailureKind::Overloaded, TOO_LATE);
             }

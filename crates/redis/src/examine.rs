@@ -253,6 +253,8 @@ struct Look<'a> {
     link: &'a Link,
     connection: Connection,
     seen: ExaminedServer,
+    /// True once the server has answered anything.
+    is_answered: bool,
 }
 
 impl<'a> Look<'a> {
@@ -264,6 +266,7 @@ impl<'a> Look<'a> {
                 place: place(link, server),
                 ..ExaminedServer::default()
             },
+            is_answered: false,
         })
     }
 
@@ -313,8 +316,12 @@ impl<'a> Look<'a> {
         )
         .await
         {
-            Ok(Err(error)) if error.code().is_none() => Err(failure(&error)),
-            Ok(answer) => Ok(answer),
+            Ok(Err(error)) if error.code().is_none() && self.is_answered => Err(failure(&error)),
+            Ok(Err(error)) if error.code().is_none() => Err(refusal("HELLO", &error)),
+            Ok(answer) => {
+                self.is_answered = true;
+                Ok(answer)
+            }
             Err(_elapsed) => Err(BackendError::new(FailureKind::TimedOut { deadline }, "")),
         }
     }

@@ -1,6 +1,6 @@
 //! The server's own account of its kind.
 
-use redis::{Value, from_redis_value};
+use redis::{Cmd, RedisError, Value, from_redis_value};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::connection::{Connection, send};
@@ -21,12 +21,17 @@ pub(crate) async fn greet(
     name: &str,
     kind: Kind,
 ) -> Result<(), BackendError> {
-    let hello = redis::cmd("HELLO")
-        .arg(2)
-        .arg("SETNAME")
-        .arg(name)
-        .to_owned();
-    let answer = send(connection, &hello).await;
+    check(send(connection, &command(name)).await, kind)
+}
+
+pub(crate) fn command(name: &str) -> Cmd {
+    let mut hello = redis::cmd("HELLO");
+    hello.arg(2).arg("SETNAME").arg(name);
+    hello
+}
+
+/// Checks the server's answer.
+pub(crate) fn check(answer: Result<Value, RedisError>, kind: Kind) -> Result<(), BackendError> {
     let answer = answer.map_err(|error| refusal("HELLO", &error))?;
     // A server that does not name its mode has only one.
     match (field(&answer, "mode").as_deref(), kind) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::ConnectionInfo;
+use redis::{ConnectionInfo, Pipeline, Value};
 use tokio::time::Instant;
 use tollgate_core::BackendError;
 
@@ -81,18 +81,35 @@ impl Link {
     async fn introduce(&self, server: ConnectionInfo) -> Result<Handshake, BackendError> {
         let at = server::address(&server);
         let (mut connection, ended) = connect_for_long(server).await?;
-        hello::greet(&mut connection, &self.client_name, self.kind).await?;
-        let source = self.script.source();
-        let load = redis::cmd("SCRIPT").arg("LOAD").arg(source).to_owned();
+        let load = |source| redis::cmd("SCRIPT").arg("LOAD").arg(source).to_owned();
         let tried = redis::cmd("EVALSHA")
             .arg(self.script.sha())
             .arg(0)
             .to_owned();
-        let loaded = send(&mut connection, &load).await;
-        loaded.map_err(|error| refusal("SCRIPT LOAD", &error))?;
-        rights::check(&mut connection, &self.prefix).await?;
-        let sent_at = Instant::now();
-        let ran = send(&mut connection, &tried).await;
+        // In one round trip, because requests wait for it when a connection was lost. The right to load is tried with a text that is
+        // shorter than the script, which the server nearly always has.
+        let mut asked = Pipeline::new();
+        asked.add_command(hello::command(&self.client_name));
+        asked.add_command(load("return 0"));
+        rights::try_each(&mut asked, &self.prefix);
+        asked.add_command(tried.clone());
+        let mut sent_at = Instant::now();
+        let answers = connection.send_packed_commands(&asked, 0, asked.len());
+        let mut answers = answers
+            .await
+            .map_err(|error| refusal("HELLO", &error))?
+            .into_iter();
+        let mut next = || answers.next().unwrap_or(Value::Nil).extract_error();
+        hello::check(next(), self.kind)?;
+        next().map_err(|error| refusal("SCRIPT LOAD", &error))?;
+        let mut ran = answers.next_back().unwrap_or(Value::Nil).extract_error();
+        rights::check(answers)?;
+        if matches!(&ran, Err(error) if error.code() == Some("NOSCRIPT")) {
+            let loaded = send(&mut connection, &load(self.script.source())).await;
+            loaded.map_err(|error| refusal("SCRIPT LOAD", &error))?;
+            sent_at = Instant::now();
+            ran = send(&mut connection, &tried).await;
+        }
         ran.map_err(|error| refusal("EVALSHA", &error))?;
         Ok(Handshake {
             connection,

@@ -3,7 +3,7 @@
 //! A script that lacks a right fails at its first use, and before Redis 7.2 the server does not name the right. So a new
 //! connection asks for each of the script's commands once, in a form that changes nothing. All of them go in one round trip.
 
-use redis::{Pipeline, RedisError};
+use redis::{Pipeline, RedisError, Value};
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::connection::Connection;
@@ -24,10 +24,20 @@ const COMMANDS: [(&str, &[&str]); 7] = [
     ("DEL", &["KEY"]),
 ];
 
+/// Adds each of the script's commands.
+pub(crate) fn try_each(asked: &mut Pipeline, prefix: &str) {
+    let key = format!("{prefix}:{NO_STATE}");
+    for (command, words) in COMMANDS {
+        asked.cmd(command);
+        for word in words {
+            asked.arg(if *word == "KEY" { &key } else { *word });
+        }
+    }
+}
+
 /// Fails with the first right that is missing, or the first command that the server does not have.
-pub(crate) async fn check(connection: &mut Connection, prefix: &str) -> Result<(), BackendError> {
-    let lacking = lacking(connection, prefix).await?;
-    let first = lacking.into_iter().next();
+pub(crate) fn check(answers: impl IntoIterator<Item = Value>) -> Result<(), BackendError> {
+    let first = lacking_in(answers).next();
     first.map_or(Ok(()), |(command, error)| Err(refusal(command, &error)))
 }
 
@@ -36,22 +46,21 @@ pub(crate) async fn lacking(
     connection: &mut Connection,
     prefix: &str,
 ) -> Result<Vec<(&'static str, RedisError)>, BackendError> {
-    let key = format!("{prefix}:{NO_STATE}");
     let mut asked = Pipeline::new();
-    for (command, words) in COMMANDS {
-        asked.cmd(command);
-        for word in words {
-            asked.arg(if *word == "KEY" { &key } else { *word });
-        }
-    }
+    try_each(&mut asked, prefix);
     let answers = connection.send_packed_commands(&asked, 0, COMMANDS.len());
     let answers = answers.await.map_err(|error| refusal("TIME", &error))?;
+    Ok(lacking_in(answers).collect())
+}
+
+fn lacking_in(
+    answers: impl IntoIterator<Item = Value>,
+) -> impl Iterator<Item = (&'static str, RedisError)> {
     let commands = COMMANDS.into_iter().zip(answers);
-    let lacking = commands.filter_map(|((command, _), answer)| {
+    commands.filter_map(|((command, _), answer)| {
         let error = answer.extract_error().err()?;
         is_grave(command, &error).then_some((command, error))
-    });
-    Ok(lacking.collect())
+    })
 }
 
 /// Errors other than a missing right (no memory, no replicas, another node's slot) are left to the decisions.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::HeaderName;
+use http::header::AUTHORIZATION;
 use tollgate::config::{ClientAddressConfig, CostConfig, KeyConfig, LimiterConfig, PolicyConfig};
 
 use self::document::{Document, RuleConfig};
@@ -123,6 +124,7 @@ fn key_fields(limiter: &LimiterConfig) -> Vec<HeaderName> {
         match key {
             // A name that is not one is refused by the policy.
             KeyConfig::ByHeader(name) => fields.extend(HeaderName::try_from(name)),
+            KeyConfig::ByBearerToken | KeyConfig::ByBasicUser => fields.push(AUTHORIZATION),
             KeyConfig::All(keys) => keys.iter().for_each(|key| collect(key, fields)),
             _ => {}
         }

@@ -97,7 +97,14 @@ impl Reading {
         policy: &Policy,
     ) -> Result<Identity, Missing> {
         let parts = match self {
-            Self::Unstated => return Ok(unstated(values, limiter, policy)),
+            Self::Unstated => {
+                let identity = unstated(values, limiter, policy);
+                let is_there = values.iter().all(|value| !value.is_empty());
+                return is_there.then_some(identity.clone()).ok_or(Missing {
+                    is_ambiguous: false,
+                    shared: identity,
+                });
+            }
             Self::Parts(parts) => parts,
         };
         let found = values.iter().zip(parts).enumerate();

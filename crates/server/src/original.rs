@@ -147,7 +147,14 @@ impl ForwardAuth {
         if !target.starts_with(b"/") && target != b"*" {
             return Err(unstated());
         }
-        let end = target.iter().position(|byte| matches!(byte, b'?' | b'#'));
+        // No client sends one. Some services cut it off, and others take it for a part of the path or the query.
+        if target.contains(&b'#') {
+            return Err(Flaw::Ambiguous(
+                "the target has a fragment, and services read such targets in different ways"
+                    .to_owned(),
+            ));
+        }
+        let end = target.iter().position(|byte| *byte == b'?');
         let path = &target[..end.unwrap_or(target.len())];
         if let Some(what) = ambiguity(path).filter(|_| !self.allows_ambiguous_paths) {
             return Err(Flaw::Ambiguous(format!(

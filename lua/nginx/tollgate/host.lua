@@ -83,21 +83,21 @@ local function has_any(said, hosts)
   return false
 end
 
--- True if some reading of a request names one of the hosts.
+-- True if some reading of a request names one of the hosts, or if it names none: a server takes it for its own then.
 function _M.is_any(request, hosts)
   local forwarded, other = request:lines("forwarded"), request:lines("x-forwarded-host")
   if #forwarded == 0 and #other == 0 then
     local host = _M.of(request)
     if host and byte(host) ~= 91 then return is_name_in(hosts, host) end
   end
-  local authority = authority_of(request)
-  if authority and has_any(authority, hosts) then return true end
-  for _, lines in ipairs { request:lines("host"), forwarded, other } do
+  local authority, is_said = authority_of(request), false
+  for _, lines in ipairs { { authority }, request:lines("host"), forwarded, other } do
     for n = 1, #lines do
       if has_any(lines[n], hosts) then return true end
+      is_said = is_said or (lines[n] ~= "" and byte(lines[n]) ~= 58)
     end
   end
-  return false
+  return not is_said
 end
 
 -- The hosts of a configuration: names, all names below one (`*.`), and IPv6 addresses in brackets.

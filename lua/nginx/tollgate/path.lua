@@ -111,9 +111,9 @@ end
 -- The path and the query of a target as it was sent; nothing if it is not a path.
 function _M.split(target)
   if byte(target, 1) ~= 47 and target ~= "*" then return nil end
-  local path = match(target, "^[^?#]*")
-  if byte(target, #path + 1) ~= 63 then return path end
-  return path, match(target, "^[^#]*", #path + 2)
+  local path = match(target, "^[^?]*")
+  if #path == #target then return path end
+  return path, sub(target, #path + 2)
 end
 
 return _M

@@ -11,7 +11,9 @@ local routes = require "tollgate.routes"
 local told = require "tollgate.told"
 
 local is_in = address.is_in
+local find = string.find
 local ngx = ngx
+local var = ngx.var
 local is_internal = ngx.req.is_internal
 
 local _M = {}
@@ -58,6 +60,10 @@ end
 
 -- The reason why services read the request in different ways; nothing if they do not.
 local function flaw(request, config)
+  -- No client sends one. Some services cut it off, and others take it for a part of the path or the query.
+  if find(var.request_uri, "#", 1, true) then
+    return "The target has a fragment, and services read such targets in different ways."
+  end
   if not request.is_plain and not config.allow_ambiguous_paths then
     local what = path.ambiguity(request.raw)
     if what then return "The path has " .. what .. ", and services read such paths in different ways." end
@@ -76,6 +82,15 @@ local function joined(some, more)
   return all
 end
 
+-- The charges without the ban behind them. Callers without an identity have none: one of them would keep out all others.
+local function without_ban(charges)
+  local last = charges[#charges]
+  if not last or not last.ban then return charges end
+  local kept = { members = charges.members }
+  for n = 1, #charges - 1 do kept[n] = charges[n] end
+  return kept
+end
+
 -- The charges of a request and the names of their states; or nothing, the status and the body of a refusal. There are no charges
 -- if no policy asks for any. The failure rule is true if one of the policies refuses requests that cannot be decided.
 local function of(request, config)
@@ -92,7 +107,7 @@ local function of(request, config)
         local tier = policy.tiers[policy.tier_of[who] or false] or policy.own
         -- A limit of 0.
         if tier.none and not policy.shadow then return nil, 403, problem.BLOCKED[403] end
-        local more = tier.charges
+        local more = who == "none" and without_ban(tier.charges) or tier.charges
         local width = #more
         if width > 0 then
           if count == 0 then

@@ -3,7 +3,7 @@
 local client = require "tollgate.client"
 local path = require "tollgate.path"
 
-local find, sub = string.find, string.sub
+local sub = string.sub
 local rawget, setmetatable, type = rawget, setmetatable, type
 local ngx = ngx
 local get_headers, get_method = ngx.req.get_headers, ngx.req.get_method
@@ -14,20 +14,13 @@ local METHODS = { __index = _M }
 
 local NONE = {}
 
--- The query of a target whose path ends here. A fragment does not belong to it.
-local function query_of(target, length)
-  if #target == length then return nil end
-  local hash = find(target, "#", length + 2, true)
-  return sub(target, length + 2, hash and hash - 1 or -1)
-end
-
 -- The request; nothing if its target is not a path.
 function _M.new(ignore_case)
   local target, method = var.request_uri, get_method()
   local length = path.plain_length(target, ignore_case)
   if length then
     local raw = sub(target, 1, length)
-    local plain = { method = method, raw = raw, query = query_of(target, length), form = raw, is_plain = true }
+    local plain = { method = method, raw = raw, query = #target > length and sub(target, length + 2) or nil, form = raw, is_plain = true }
     setmetatable(plain, METHODS)
     return plain
   end

@@ -128,8 +128,12 @@ pub(super) fn written(limits: &Limits, terms: &Terms<'_>) -> Result<File, String
     });
     let policies: Vec<_> = policies.collect::<Result<_, String>>()?;
     let parts = policies.iter().flat_map(|policy| &policy.key);
-    let headers = parts.filter(|part| part.by == "header");
-    let mut key_headers: Vec<_> = headers.filter_map(|part| part.name.clone()).collect();
+    let headers = parts.filter_map(|part| match part.by {
+        "header" => part.name.clone(),
+        "bearer-token" | "basic-user" => Some("authorization".to_owned()),
+        _ => None,
+    });
+    let mut key_headers: Vec<_> = headers.collect();
     key_headers.sort_unstable();
     key_headers.dedup();
     Ok(File {

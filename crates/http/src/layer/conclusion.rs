@@ -247,7 +247,8 @@ impl Config {
                     own,
                     decided.map_or_else(Ledger::default, Judgement::ledger),
                 )),
-                carries: self.status,
+                // What limits further in refuse must not count as a response of the service.
+                carries: self.status || decided.is_some_and(Judgement::judges_response),
                 writes: own,
                 settles,
             },

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -20,6 +21,9 @@ use crate::{ConfigError, Limiter, LimiterBuilder};
 
 /// The time between two looks at the file. Kubernetes takes up to a minute to mount a change, so a shorter one would not be felt.
 const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The time for which a new text must stay as it is before it replaces the one before.
+const SETTLING: Duration = Duration::from_millis(100);
 
 /// The longest file that is read: more than ten thousand policies.
 const MAX_BYTES: u64 = 4 << 20;
@@ -244,6 +248,12 @@ impl ConfigFile {
     }
 }
 
+/// Says whether nobody is writing the file any more.
+fn is_settled(path: &Path, text: &str) -> bool {
+    thread::sleep(SETTLING);
+    text_of(path).is_ok_and(|again| again == text)
+}
+
 /// The text of a file, wherever its links lead now.
 fn text_of(path: &Path) -> Result<String, ReloadError> {
     let read = || {
@@ -348,6 +358,10 @@ impl Follower {
         if loaded.text.as_ref() == Some(&text) {
             return loaded.fault.clone().map_or(Ok(Vec::new()), Err);
         }
+        if !is_settled(&self.file.path, &text) {
+            // The next look finds the rest.
+            return Ok(Vec::new());
+        }
         let applied = self.apply(&loaded.config, &text);
         loaded.text = Some(text);
         match applied {
@@ -434,5 +448,19 @@ impl fmt::Debug for Watch {
         f.debug_struct("Watch")
             .field("file", &self.0.file)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_left_for_the_next_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("limits.toml");
+        fs::write(&path, "whole").unwrap();
+        assert!(is_settled(&path, "whole"));
+        assert!(!is_settled(&path, "who"));
     }
 }

@@ -266,11 +266,12 @@ fn change_of(
 /// The lot of callers when these quotas replace those: `docs/operating/changes.md` has it as a table.
 fn budgets_of(policy: &str, file: &Path, before: &[Limit], after: &[Limit]) -> String {
     let heir = |limit: &Limit| before.iter().find(|other| other.scope == limit.scope);
-    if !after.iter().all(|limit| heir(limit).is_some()) {
-        return "callers begin with a full budget where the algorithm, the length of the window or the name of a quota has changed"
-            .to_owned();
+    let mut told = if after.iter().all(|limit| heir(limit).is_some()) {
+        "callers keep what they have used"
+    } else {
+        "callers begin with a full budget where the algorithm, the length of the window or the name of a quota has changed"
     }
-    let mut told = "callers keep what they have used".to_owned();
+    .to_owned();
     let are_reordered = are_reordered(before, after);
     if are_reordered {
         told += ", each quota what the one at its place had used: quotas with names keep their own";
@@ -294,7 +295,7 @@ fn budgets_of(policy: &str, file: &Path, before: &[Limit], after: &[Limit]) -> S
     told
 }
 
-/// How long callers of each tier wait, where that is longer than the tier's new quotas say.
+/// The lot of callers of each tier, where they begin anew or wait for longer than the tier's new quotas say.
 fn tiers_of(policy: &str, file: &Path, before: &Policy, after: &Policy) -> String {
     let limits = |of: &Policy, tier: &str| -> Vec<Limit> {
         let all = of.tiers.iter().flat_map(|tiers| tiers.limits());
@@ -304,9 +305,10 @@ fn tiers_of(policy: &str, file: &Path, before: &Policy, after: &Policy) -> Strin
     let tiers = after.tiers.iter().flat_map(|tiers| tiers.limits());
     let tiers: BTreeSet<_> = tiers.map(|(name, _)| name).collect();
     let told = tiers.iter().filter_map(|tier| {
-        let told = budgets_of(policy, file, &limits(before, tier), &limits(after, tier));
-        told.contains("waits for up to")
-            .then(|| format!("; tier {tier}: {told}"))
+        let had = limits(before, tier);
+        let told = budgets_of(policy, file, &had, &limits(after, tier));
+        let begins_anew = !had.is_empty() && told.starts_with("callers begin");
+        (begins_anew || told.contains("waits for up to")).then(|| format!("; tier {tier}: {told}"))
     });
     told.collect()
 }

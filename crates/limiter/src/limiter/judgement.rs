@@ -30,6 +30,12 @@ impl Judgement<'_> {
         policies.any(Policy::follows_responses)
     }
 
+    /// True if the response itself matters: it sets the cost, or may be a strike.
+    pub fn judges_response(self) -> bool {
+        let mut policies = self.entries.policies();
+        policies.any(|policy| policy.outcome.is_some())
+    }
+
     /// The verdicts alone.
     #[inline]
     pub fn verdicts(self) -> Verdicts {

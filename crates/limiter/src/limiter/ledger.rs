@@ -1,12 +1,11 @@
 //! The charges of a request so far, with the means to undo them.
 
 use std::mem;
-use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Receipt, ReceiptId, Timestamp, Verdict};
+use tollgate_core::{Decision, KeyKind, Receipt, ReceiptId, Timestamp, Verdict};
 
 use super::event::Transport;
 use super::plan::{Entries, Payer};
@@ -26,13 +25,11 @@ pub struct Ledger {
     /// The number of responses that were begun within that of the outermost layer.
     responses: u32,
     /// The number of those that keep what is held after the response is over.
-    keepers: u16,
+    keepers: u32,
     /// The time for which the request waited, here and further in.
     waited_us: u32,
     /// The number of limits further in that let the request pass, also if it was called several times.
     passed: u16,
-    /// If a limit further in has refused the request: one more than the number of limits that had let it pass on its way there.
-    refused_behind: Option<NonZero<u16>>,
     /// The way by which the request came.
     transport: Transport,
 }
@@ -187,7 +184,6 @@ impl Ledger {
                 keepers: 0,
                 waited_us: 0,
                 passed: 0,
-                refused_behind: None,
                 transport: payer.demand.transport,
             };
         }
@@ -225,7 +221,6 @@ impl Ledger {
             keepers: 0,
             waited_us: 0,
             passed: 0,
-            refused_behind: None,
             transport: entries.transport(),
         }
     }
@@ -348,18 +343,11 @@ impl Ledger {
         }));
     }
 
-    /// Adds the decision of a limit further in that refuses the request, behind so many limits that let it pass. What was charged
-    /// stays charged until the refusal [leaves](Self::undo): a service in between may answer in its place, or ask again.
-    pub fn refuse(&mut self, mut refusal: Self, response: u32, behind: u16) {
+    /// Adds the decision of a limit further in that refuses the request. What was charged stays charged until the refusal [leaves](Self::undo): a service in between may answer in its place, or ask again.
+    pub fn refuse(&mut self, mut refusal: Self, response: u32) {
         // A policy in shadow mode may have taken something for the request.
         refusal.release();
         self.append(refusal, response);
-        self.refused_behind = NonZero::new(behind.saturating_add(1));
-    }
-
-    /// If a limit further in has refused the request: the number of limits that had let it pass on its way there.
-    pub fn refused_behind(&self) -> Option<u16> {
-        self.refused_behind.map(|more| more.get() - 1)
     }
 
     /// Refunds every charge for this response, because it is the refusal of a limit further in, and a refused request costs nothing.
@@ -406,6 +394,7 @@ impl Ledger {
         for payment in &self.payments {
             if let Some(Outcome::Strike(rule)) = payment.outcome_of(response)
                 && let Some(ban) = rule.struck(view)
+                && payment.key.kind() != KeyKind::Missing
             {
                 let settler = &payment.settler;
                 settler.strike(ban, &payment.key, payment.is_local);
@@ -428,7 +417,9 @@ impl Ledger {
     /// Adds the strikes of a response that will not be: its caller went away before it could be judged.
     pub fn strike_abandoned(&mut self, response: u32) {
         for payment in &self.payments {
-            if let Some(Outcome::Strike(rule)) = payment.outcome_of(response) {
+            if let Some(Outcome::Strike(rule)) = payment.outcome_of(response)
+                && payment.key.kind() != KeyKind::Missing
+            {
                 let settler = &payment.settler;
                 settler.strike(rule.ban(), &payment.key, payment.is_local);
             }

@@ -18,7 +18,7 @@ pub(super) struct HostPattern {
     below: bool,
 }
 
-/// True if `is_it` holds for a host that some reading of the request names.
+/// True if `is_it` holds for a host that some reading of the request names, or if it names none: a server takes it for its own then.
 pub(super) fn is_any_host(request: &RequestView<'_>, is_it: impl Fn(&str) -> bool) -> bool {
     let headers = request.headers();
     let others = [FORWARDED, X_FORWARDED_HOST];
@@ -35,8 +35,10 @@ pub(super) fn is_any_host(request: &RequestView<'_>, is_it: impl Fn(&str) -> boo
     let mut said = target
         .map(|target| target.as_str().as_bytes())
         .into_iter()
-        .chain(lines);
-    said.any(|said| has_any_host(said, &is_it))
+        .chain(lines)
+        .filter(|said| !said.is_empty() && !said.starts_with(b":"))
+        .peekable();
+    said.peek().is_none() || said.any(|said| has_any_host(said, &is_it))
 }
 
 /// True if `is_it` holds for a part of this text that could be a host. Readers differ about the characters around it.
@@ -202,9 +204,7 @@ mod tests {
 
     #[test]
     fn a_request_for_another_host_is_none_for_these() {
-        let others: [&[u8]; 7] = [
-            b"",
-            b":80",
+        let others: [&[u8]; 5] = [
             b"example.com",
             b"badapi.example.com",
             b"api.example.com.evil.example",
@@ -216,6 +216,13 @@ mod tests {
             assert!(!covers("/", &[("host", said)]), "{shown}");
             assert!(!covers("/", &[("x-forwarded-host", said)]), "{shown}");
         }
-        assert!(!covers("/", &[]));
+    }
+
+    #[test]
+    fn a_request_for_no_host_may_be_for_any() {
+        assert!(covers("/", &[]));
+        for said in [b"".as_slice(), b":80"] {
+            assert!(covers("/", &[("host", said)]));
+        }
     }
 }

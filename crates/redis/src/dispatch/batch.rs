@@ -220,7 +220,7 @@ async fn wait(
         stalls_at = (last < patient_until).then_some(patient_until);
         if stalls_at.is_none() {
             // Before the callers hear of it, and ask again.
-            dispatch.stalled(place, sent_at);
+            dispatch.stalled(place);
         }
         for job in jobs
             .iter_mut()

@@ -91,11 +91,12 @@ impl Dispatch {
             }
             _ => {
                 state.stays(lane);
-                drop(state);
+                // Jobs may have waited for this lane, whose connection has ended meanwhile.
+                self.pump(state);
                 None
             }
         };
-        self.fail_as_late(late, now);
+        self.fail_as_late(late, now, None);
         departed
     }
 
@@ -157,9 +158,9 @@ impl Dispatch {
         Self::give_up(state, error);
     }
 
-    /// Lets jobs wait for another connection, for half a deadline at most.
+    /// Lets jobs wait for another connection, for one deadline at most.
     fn hope(self: &Arc<Self>, state: &mut Traffic, attempts: usize) {
-        let until = Instant::now() + self.limits.deadline / 2;
+        let until = Instant::now() + self.limits.deadline;
         state.hope = Some(Hope { until, attempts });
         let dispatch = Arc::downgrade(self);
         self.runtime.spawn_aside(async move {
@@ -190,9 +191,9 @@ impl Dispatch {
         round_trip.map_or(Duration::ZERO, |round_trip| round_trip * 2)
     }
 
-    /// Handles a call that left then and should have been answered: a packet was lost, the way is forgotten, or the server stalls. The
+    /// Handles a call that should have been answered: a packet was lost, the way is forgotten, or the server stalls. The
     /// other connections tell which, by a call of our own on those without a caller's, and are not used before they have answered.
-    pub(crate) fn stalled(self: &Arc<Self>, place: Place, sent_at: Instant) {
+    pub(crate) fn stalled(self: &Arc<Self>, place: Place) {
         let mut state = self.state();
         if !state.stalled(place) {
             return;
@@ -200,14 +201,15 @@ impl Dispatch {
         for lane in 0..self.limits.connections {
             self.probe(&mut state, lane);
         }
-        state.doubts_until = Some(sent_at);
+        state.doubts_until = Some(Instant::now());
         let calls = state.take_inline_calls(|_any| true);
         // If it is the way to the server that is silent, another connection answers. This one may still be answered, too.
         let wire = state.wire_of(place);
-        let opens = state.opens(wire);
-        if opens {
+        // Another connection that stalls meanwhile is no reason to wait for longer.
+        if state.hope.is_none() {
             self.hope(&mut state, 1);
         }
+        let opens = state.opens(wire);
         Self::give_up(state, &BackendError::new(self.timed_out(), ""));
         calls.iter().for_each(|call| call.take_over());
         if opens {

@@ -26,9 +26,9 @@ pub(super) struct Traffic {
     /// The number of lanes that may take jobs along.
     open: usize,
     pub(super) pace: Pace,
-    /// What jobs wait for when there is no connection.
+    /// What jobs wait for when there is no connection. It stays when it is over, until there is one.
     pub(super) hope: Option<Hope>,
-    /// The time after which a connection must have answered to be used: that at which a call left that has stalled.
+    /// The time since which a connection must have answered to be used: that at which a call stalled.
     pub(super) doubts_until: Option<Instant>,
     /// The reason why the latest connection was lost or not made, for jobs that find none.
     pub(super) why: Option<BackendError>,
@@ -78,10 +78,13 @@ const SHORT_LIFE: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(2);
 
 impl Wire {
+    fn is_open(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| !ended.has_come())
+    }
+
     /// True if it can carry calls.
     fn is_alive(&self) -> bool {
-        let is_open = self.ended.as_ref().is_some_and(|ended| !ended.has_come());
-        is_open && self.stalled == 0
+        self.is_open() && self.stalled == 0
     }
 
     /// Replaces its connection. Calls that are on their way over that are answered still.
@@ -153,8 +156,15 @@ impl Traffic {
     /// Says whether an answer is likely enough to wait for.
     pub(super) fn is_hopeful(&self) -> bool {
         let hope = self.hope.as_ref();
-        hope.is_some_and(|hope| Instant::now() < hope.until)
-            || self.wires.iter().any(|wire| self.is_in_use(wire))
+        let hopes = hope.is_some_and(|hope| hope.attempts > 0 && Instant::now() < hope.until);
+        // A connection that has ended is about to be made again, once the task that keeps it has run.
+        let has_ended = |wire: &Wire| wire.connection.is_some() && !wire.is_open();
+        hopes || self.is_connected() || self.wires.iter().any(has_ended)
+    }
+
+    /// Says whether there is a connection over which a call may leave.
+    pub(super) fn is_connected(&self) -> bool {
+        self.wires.iter().any(|wire| self.is_in_use(wire))
     }
 
     /// Says whether the first attempt to connect is still under way.
@@ -166,7 +176,7 @@ impl Traffic {
     fn is_in_use(&self, wire: &Wire) -> bool {
         let is_heard = self
             .doubts_until
-            .is_none_or(|until| wire.heard_at.is_some_and(|heard_at| heard_at > until));
+            .is_none_or(|until| wire.heard_at.is_some_and(|heard_at| heard_at >= until));
         is_heard && wire.is_alive()
     }
 
@@ -181,10 +191,13 @@ impl Traffic {
     pub(super) fn not_connected(&mut self, error: &BackendError) {
         // A server that answers, with whatever reason, is not about to be there.
         let is_away = error.kind() == FailureKind::Unreachable;
-        self.hope = self.hope.take().and_then(|hope| {
-            let attempts = hope.attempts.checked_sub(1)?;
-            (is_away && attempts > 0).then_some(Hope { attempts, ..hope })
-        });
+        if let Some(hope) = &mut self.hope {
+            hope.attempts = if is_away {
+                hope.attempts.saturating_sub(1)
+            } else {
+                0
+            };
+        }
         self.why = Some(again(error));
     }
 
@@ -268,7 +281,8 @@ impl Traffic {
     pub(super) fn calls(&mut self, lane: usize) -> Option<(Connection, Place)> {
         let wire = self.wire(lane);
         let wire = &self.wires[wire];
-        let (connection, number) = (wire.connection.clone()?, wire.number);
+        let connection = wire.connection.clone().filter(|_| wire.is_open())?;
+        let number = wire.number;
         let of_lane = &mut self.lanes[lane];
         (of_lane.stage, of_lane.number) = (Stage::Calling, number);
         Some((connection, Place { lane, number }))

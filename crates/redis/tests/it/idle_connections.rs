@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use tollgate::{Ban, Limiter, Policy};
 use tollgate_core::{FailureKind, Quota};
 use tollgate_redis::RedisBackend;
-use tollgate_testkit::{Cluster, Proxy, Sentinels, Standalone};
+use tollgate_testkit::{Cluster, Fault, Proxy, Sentinels, Standalone};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -230,4 +230,25 @@ async fn a_flow_that_was_forgotten_costs_one_deadline() {
     for _ in 0..20 {
         budget.take(&backend, 1).await.unwrap();
     }
+}
+
+/// The answers to a connection's first commands come in two round trips.
+#[tokio::test]
+async fn a_server_whose_round_trip_is_a_fifth_of_the_deadline_is_connected_to_again_within_one() {
+    let server = Standalone::start();
+    let proxy = Proxy::before(server.port());
+    proxy.fail_with(Fault::Delay(Duration::from_millis(400)));
+    let builder = RedisBackend::builder(&proxy.url()).patient();
+    let builder = builder.deadline(Duration::from_secs(2));
+    let backend = builder.connect().await.unwrap();
+    let budget = Budget::of("far", Quota::per_day(100));
+    budget.take(&backend, 1).await.unwrap();
+
+    proxy.cut();
+    sleep(Duration::from_millis(20)).await;
+    budget.take(&backend, 1).await.unwrap();
+
+    proxy.forget();
+    let _timed_out = budget.take(&backend, 1).await.unwrap_err();
+    budget.take(&backend, 1).await.unwrap();
 }

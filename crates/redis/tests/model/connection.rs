@@ -33,7 +33,7 @@ impl Ended {
     }
 
     pub(crate) async fn come(self) {
-        pending().await
+        pending::<()>().await;
     }
 }
 

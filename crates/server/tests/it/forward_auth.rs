@@ -203,6 +203,13 @@ async fn nginx_limits_by_the_configuration_of_the_guide() {
     let nginx = nginx(shop.serve().await, server.address).await;
 
     limits(nginx.address(), &shop).await;
+    shop.requests();
+    // Caddy passes these on encoded, to the server and to the service alike.
+    for target in ["/login#x", "/free?x=1#&y=2"] {
+        let answer = send(nginx.address(), &format!("POST {target}"), "").await;
+        assert_eq!(answer.status, 400, "{target}: {answer:?}");
+    }
+    assert_eq!(shop.requests(), 0);
 
     // A request that passes is told of its budget, too.
     let passed = send_from(

@@ -14,7 +14,7 @@ use axum::routing::get;
 use http::{HeaderMap, Request, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tollgate::key::{Global, Header};
+use tollgate::key::{Cookie, Global, Header};
 use tollgate::{
     Ban, Block, Cause, CheckError, ConfigError, Event, Limiter, ManualClock, OnMissing, Policy,
     Quota, QuotaLookup, Quotas, RateLimitLayer, RateLimitStatus, Share, Tiers, Verdict,
@@ -183,6 +183,27 @@ async fn responses_may_be_strikes() {
     // The response that is free is, all the same.
     let probe = server.limiter.check("login", "mallory").probe().await;
     assert_eq!(probe.unwrap().verdicts()[0].remaining(), 96);
+}
+
+/// One of them would keep out all others.
+#[tokio::test]
+async fn callers_without_an_identity_are_denied_together_and_never_banned() {
+    let policy = Policy::new("login", Quota::per_minute(8)).key(Cookie::new("session"));
+    let policy = policy
+        .strike_if(|response| response.status() == 401)
+        .ban(BAN);
+    let server = Server::start([policy]).await;
+    for _ in 0..8 {
+        assert_eq!(server.get("mallory", 401).await.status, 401);
+    }
+    for _ in 0..8 {
+        let denied = server.get("mallory", 401).await;
+        assert_eq!((denied.status, denied.is_ban()), (429, false));
+    }
+
+    server.clock.advance(MINUTE);
+
+    assert_eq!(server.get("alice", 200).await.status, 200);
 }
 
 #[tokio::test]

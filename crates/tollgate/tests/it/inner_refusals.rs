@@ -153,6 +153,52 @@ async fn a_request_that_is_answered_in_place_of_a_refusal_is_charged() {
     assert_eq!((runs.count(), fallback.count()), (1, 4));
 }
 
+/// Answers in place of a refusal, as a gRPC service does.
+async fn instead_in_grpc(State(runs): State<Runs>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if response.status() != StatusCode::TOO_MANY_REQUESTS {
+        return response;
+    }
+    runs.run();
+    [("grpc-status", "14")].into_response()
+}
+
+#[tokio::test]
+async fn an_answer_in_grpc_in_place_of_a_refusal_is_charged() {
+    let (runs, fallback) = (Runs::default(), Runs::default());
+    let app = Router::new()
+        .route("/", runs.handler(StatusCode::OK))
+        .layer(layer([policy("inner", 1)]))
+        .layer(from_fn_with_state(fallback.clone(), instead_in_grpc))
+        .layer(layer([policy("outer", 5)]));
+
+    let statuses = statuses(app).await;
+
+    assert_eq!(count(&statuses, 200), 5);
+    assert_eq!((runs.count(), fallback.count()), (1, 4));
+}
+
+#[tokio::test]
+async fn a_refusal_further_in_is_no_strike_under_a_layer_without_status() {
+    let ban = Ban::after(3, Duration::from_secs(3_600));
+    let outer = policy("outer", 500).ban(ban);
+    let outer = outer.strike_if(|response| response.status().is_client_error());
+    let limiter = limiter([outer]);
+    let app = Router::new()
+        .route("/", any(async || "fresh").rate_limit("1/h"))
+        .layer(layer([policy("inner", 1)]))
+        .layer(RateLimitLayer::new(&limiter).without_status());
+
+    let statuses = statuses(app).await;
+
+    assert_eq!(
+        (count(&statuses, 200), count(&statuses, 429)),
+        (1, REQUESTS - 1)
+    );
+    let probe = limiter.check("outer", Key::global()).probe().await.unwrap();
+    assert_eq!(probe.remaining(), 499);
+}
+
 #[tokio::test]
 async fn an_answer_in_place_of_a_refusal_counts_as_a_strike() {
     let fallback = Runs::default();

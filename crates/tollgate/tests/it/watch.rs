@@ -190,6 +190,32 @@ fn a_tier_that_is_raised_says_how_long_its_spent_callers_wait() {
     );
 }
 
+#[test]
+fn a_quota_that_stays_says_how_long_its_spent_callers_wait_beside_one_that_is_new() {
+    let trial = following(&TEN.replace("10/s", "100/h"));
+    let said = trial.write(&TEN.replace("\"10/s\"", "[\"100/min\", \"10/s\"]"));
+    let new = "callers begin with a full budget where";
+    assert!(
+        said[0].contains(new) && said[0].contains("waits for up to 3540.6s"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_tier_that_begins_anew_says_so() {
+    let with = |gold: &str| {
+        format!(
+            "{TEN}\n[policies.tiers]\nby = {{ \"203.0.113.7\" = \"gold\" }}\nquotas = {{ gold = \"{gold}\" }}\n"
+        )
+    };
+    let trial = following(&with("100/h"));
+    let said = trial.write(&with("100/h fixed-window"));
+    assert!(
+        said[0].contains("tier gold: callers begin with a full budget where"),
+        "{said:?}"
+    );
+}
+
 /// The words about a change of the only quota.
 fn told_change(from: &str, to: &str) -> String {
     let trial = following(&TEN.replace("10/s", from));

@@ -492,6 +492,9 @@ pub(crate) fn refused_by_nginx() -> Vec<Ask> {
         "/items/7%00",
         "/files/a//b",
         "/items/7/.%2E",
+        "/items/7#x",
+        "/#/items/7",
+        "/query?x#&user=bob",
     ];
     let mut asks: Vec<_> = paths
         .iter()
