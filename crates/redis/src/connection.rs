@@ -2,20 +2,27 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-pub(crate) use redis::aio::MultiplexedConnection as Connection;
-use redis::aio::SendError;
+/// Sends commands, and has no end of its own.
+pub(crate) use redis::aio::MultiplexedConnection as Commands;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisConnectionInfo,
     RedisError, Value,
 };
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tollgate_core::{BackendError, FailureKind};
 
 use crate::error::refusal;
+pub(crate) use crate::stream::KEEP_ALIVE;
+use crate::stream::{self, AnyStream, Stream, Written};
+use crate::tls::Tls;
 
 /// Bounds an attempt to connect.
 pub(crate) async fn within<T>(
@@ -33,9 +40,37 @@ pub(crate) async fn within<T>(
     })
 }
 
-/// The time after which something is sent over a connection that nobody uses, by us and by the kernel: well below the idle time-outs of
-/// load balancers and firewalls.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// A connection for decisions.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    commands: Commands,
+    written: Written,
+}
+
+impl Connection {
+    pub(crate) fn new(commands: Commands, written: Written) -> Self {
+        Self { commands, written }
+    }
+
+    /// The number of bytes that have left over it.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.count()
+    }
+}
+
+impl Deref for Connection {
+    type Target = Commands;
+
+    fn deref(&self) -> &Commands {
+        &self.commands
+    }
+}
+
+impl DerefMut for Connection {
+    fn deref_mut(&mut self) -> &mut Commands {
+        &mut self.commands
+    }
+}
 
 /// The end of a connection, whoever closes it.
 #[derive(Clone, Debug)]
@@ -60,45 +95,71 @@ impl Ended {
     }
 }
 
-/// Connects and authenticates.
-pub(crate) async fn connect(server: ConnectionInfo) -> Result<Connection, BackendError> {
-    // The first commands are ours: the library takes any error in answer to a password for a wrong password.
+/// Connects and authenticates, for a few questions.
+pub(crate) async fn connect(server: ConnectionInfo) -> Result<Commands, BackendError> {
     let settings = server.redis_settings().clone();
-    let nobody = RedisConnectionInfo::default();
-    let mut connection = open(server, nobody, config(), "HELLO").await?;
-    if let Some(password) = settings.password() {
-        let mut auth = redis::cmd("AUTH");
-        if let Some(username) = settings.username() {
-            auth.arg(username);
-        }
-        let answer = send(&mut connection, auth.arg(password)).await;
-        answer.map_err(|error| refusal("AUTH", &error))?;
-    }
-    select(&mut connection, settings.db()).await?;
+    let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE);
+    let tcp = server.tcp_settings().clone().set_keepalive(keepalive);
+    let server = server.set_tcp_settings(tcp).set_redis_settings(nobody());
+    let connected = async {
+        let client = Client::open(server)?;
+        let config = config();
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    };
+    let mut connection = connected.await.map_err(|error| refusal("HELLO", &error))?;
+    authenticate(&mut connection, &settings).await?;
     Ok(connection)
 }
 
-/// Connects and authenticates, to learn of the connection's end when it comes.
+/// Connects and authenticates, to send decisions and to learn of the connection's end when it comes.
 pub(crate) async fn connect_for_long(
     server: ConnectionInfo,
+    tls: &Tls,
 ) -> Result<(Connection, Ended), BackendError> {
-    // The library drops this with the task that reads the connection, which is the only sign of its end. It wants RESP3 for that, and so
-    // says HELLO itself.
+    let failed = |error: RedisError| refusal("HELLO", &error);
+    let opened = connect_socket(server.addr(), tls).await;
+    let (stream, written) = opened.map_err(|error| failed(error.into()))?;
+    let settings = nobody();
+    let made = Commands::new_with_config(&settings, stream, config()).await;
+    let (commands, driver) = made.map_err(failed)?;
     let (open_still, ended) = Ended::of_drop();
-    let config = config().set_push_sender(move |_push| {
-        let _while_open = &open_still;
-        Ok::<(), SendError>(())
+    tokio::spawn(async move {
+        driver.await;
+        drop(open_still);
     });
-    let settings = server.redis_settings().clone();
-    let ours = settings.clone().set_db(0);
-    let ours = ours.set_protocol(ProtocolVersion::RESP3);
-    let first = match settings.password() {
-        Some(_) => "AUTH",
-        None => "HELLO",
-    };
-    let mut connection = open(server, ours, config, first).await?;
-    select(&mut connection, settings.db()).await?;
+    let mut connection = Connection::new(commands, written);
+    authenticate(&mut connection, server.redis_settings()).await?;
     Ok((connection, ended))
+}
+
+/// Connects to a server, over TLS if its address asks for that.
+async fn connect_socket(
+    address: &ConnectionAddr,
+    tls: &Tls,
+) -> io::Result<(Box<dyn AnyStream>, Written)> {
+    match address {
+        ConnectionAddr::Tcp(host, port) => {
+            let (stream, written) = Stream::new(stream::over_tcp(host, *port).await?);
+            Ok((Box::new(stream), written))
+        }
+        ConnectionAddr::TcpTls { host, port, .. } => {
+            let (stream, written) = Stream::new(stream::over_tcp(host, *port).await?);
+            Ok((tls.over(stream, host).await?, written))
+        }
+        #[cfg(unix)]
+        ConnectionAddr::Unix(path) => {
+            let (stream, written) = Stream::new(UnixStream::connect(path).await?);
+            Ok((Box::new(stream), written))
+        }
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// The first commands are ours: the library takes any error in answer to a password for a wrong password.
+fn nobody() -> RedisConnectionInfo {
+    RedisConnectionInfo::default().set_skip_set_lib_name()
 }
 
 fn config() -> AsyncConnectionConfig {
@@ -108,22 +169,19 @@ fn config() -> AsyncConnectionConfig {
         .set_response_timeout(None)
 }
 
-async fn open(
-    server: ConnectionInfo,
-    settings: RedisConnectionInfo,
-    config: AsyncConnectionConfig,
-    first: &str,
-) -> Result<Connection, BackendError> {
-    let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE);
-    let tcp = server.tcp_settings().clone().set_keepalive(keepalive);
-    let server = server.set_tcp_settings(tcp);
-    let server = server.set_redis_settings(settings.set_skip_set_lib_name());
-    let client = Client::open(server).map_err(|error| refusal(first, &error))?;
-    let connected = client.get_multiplexed_async_connection_with_config(&config);
-    connected.await.map_err(|error| refusal(first, &error))
-}
-
-async fn select(connection: &mut Connection, database: i64) -> Result<(), BackendError> {
+async fn authenticate(
+    connection: &mut Commands,
+    settings: &RedisConnectionInfo,
+) -> Result<(), BackendError> {
+    if let Some(password) = settings.password() {
+        let mut auth = redis::cmd("AUTH");
+        if let Some(username) = settings.username() {
+            auth.arg(username);
+        }
+        let answer = send(connection, auth.arg(password)).await;
+        answer.map_err(|error| refusal("AUTH", &error))?;
+    }
+    let database = settings.db();
     if database != 0 {
         let select = redis::cmd("SELECT").arg(database).to_owned();
         let answer = send(connection, &select).await;
@@ -133,7 +191,7 @@ async fn select(connection: &mut Connection, database: i64) -> Result<(), Backen
 }
 
 /// Sends a command. The library returns an error of the server as a value; here it is an error.
-pub(crate) async fn send(connection: &mut Connection, command: &Cmd) -> Result<Value, RedisError> {
+pub(crate) async fn send(connection: &mut Commands, command: &Cmd) -> Result<Value, RedisError> {
     connection
         .send_packed_command(command)
         .await?
@@ -143,7 +201,7 @@ pub(crate) async fn send(connection: &mut Connection, command: &Cmd) -> Result<V
 /// Sends commands in one go, so that nothing else on this connection comes between them. Returns the answer to the last; if
 /// that is an error, the first error.
 pub(crate) async fn send_all(
-    connection: &mut Connection,
+    connection: &mut Commands,
     commands: &[&Cmd],
 ) -> Result<Value, RedisError> {
     let mut pipeline = redis::Pipeline::with_capacity(commands.len());

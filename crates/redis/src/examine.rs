@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redis::{Cmd, ConnectionInfo, RedisError, Value, cmd, from_redis_value};
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::connection::{Connection, connect, send, within};
+use crate::connection::{Commands, connect, send, within};
 use crate::error::{failure, missing_right, refusal};
 use crate::hello;
 use crate::link::{Link, Origin};
@@ -251,7 +251,7 @@ async fn examine(link: &Link, server: ConnectionInfo) -> Result<ExaminedServer, 
 /// A look at a server that is under way.
 struct Look<'a> {
     link: &'a Link,
-    connection: Connection,
+    connection: Commands,
     seen: ExaminedServer,
     /// True once the server has answered anything.
     is_answered: bool,

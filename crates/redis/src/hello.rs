@@ -3,7 +3,8 @@
 use redis::{Cmd, RedisError, Value, from_redis_value};
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::connection::{Connection, send};
+use crate::connection::Commands;
+use crate::connection::send;
 use crate::error::refusal;
 
 /// The required kind of server.
@@ -17,7 +18,7 @@ pub(crate) enum Kind {
 
 /// Introduces us, and checks by the answer that the server is of the required kind.
 pub(crate) async fn greet(
-    connection: &mut Connection,
+    connection: &mut Commands,
     name: &str,
     kind: Kind,
 ) -> Result<(), BackendError> {

@@ -117,11 +117,13 @@ mod server;
 mod slot;
 mod slots;
 mod stats;
+mod stream;
 mod sync;
 #[cfg(feature = "bench")]
 mod taught;
 #[cfg(test)]
 mod timing;
+mod tls;
 #[cfg(feature = "tls")]
 mod trust;
 #[cfg(test)]

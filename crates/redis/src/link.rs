@@ -14,6 +14,7 @@ use crate::rights;
 use crate::script::Script;
 use crate::sentinel::Sentinels;
 use crate::server::{self, Address};
+use crate::tls::Tls;
 
 /// The server to connect to.
 #[derive(Clone, Debug)]
@@ -47,6 +48,7 @@ pub(crate) struct Link {
     /// The beginning of the names of our keys.
     pub(crate) prefix: Arc<str>,
     pub(crate) script: Arc<Script>,
+    pub(crate) tls: Tls,
     pub(crate) deadline: Duration,
 }
 
@@ -80,7 +82,7 @@ impl Link {
 
     async fn introduce(&self, server: ConnectionInfo) -> Result<Handshake, BackendError> {
         let at = server::address(&server);
-        let (mut connection, ended) = connect_for_long(server).await?;
+        let (mut connection, ended) = connect_for_long(server, &self.tls).await?;
         let load = |source| redis::cmd("SCRIPT").arg("LOAD").arg(source).to_owned();
         let tried = redis::cmd("EVALSHA")
             .arg(self.script.sha())
@@ -89,19 +91,21 @@ impl Link {
         // In one round trip, because requests wait for it when a connection was lost. The right to load is tried with a text that is
         // shorter than the script, which the server nearly always has.
         let mut asked = Pipeline::new();
-        asked.add_command(hello::command(&self.client_name));
         asked.add_command(load("return 0"));
         rights::try_each(&mut asked, &self.prefix);
         asked.add_command(tried.clone());
         let mut sent_at = Instant::now();
-        let answers = connection.send_packed_commands(&asked, 0, asked.len());
-        let mut answers = answers
-            .await
-            .map_err(|error| refusal("HELLO", &error))?
-            .into_iter();
-        let mut next = || answers.next().unwrap_or(Value::Nil).extract_error();
-        hello::check(next(), self.kind)?;
-        next().map_err(|error| refusal("SCRIPT LOAD", &error))?;
+        // By itself, so that its error is not hidden by that of the commands behind it.
+        let (hello, mut first) = (hello::command(&self.client_name), connection.clone());
+        let (greeted, answers) = tokio::join!(
+            send(&mut first, &hello),
+            connection.send_packed_commands(&asked, 0, asked.len())
+        );
+        hello::check(greeted, self.kind)?;
+        let answers = answers.map_err(|error| refusal("SCRIPT LOAD", &error))?;
+        let mut answers = answers.into_iter();
+        let loads = answers.next().unwrap_or(Value::Nil).extract_error();
+        loads.map_err(|error| refusal("SCRIPT LOAD", &error))?;
         let mut ran = answers.next_back().unwrap_or(Value::Nil).extract_error();
         rights::check(answers)?;
         if matches!(&ran, Err(error) if error.code() == Some("NOSCRIPT")) {

@@ -6,7 +6,7 @@
 use redis::{Pipeline, RedisError, Value};
 use tollgate_core::{BackendError, FailureKind};
 
-use crate::connection::Connection;
+use crate::connection::Commands;
 use crate::error::refusal;
 
 /// A key that is never the name of a state: those have more parts.
@@ -43,7 +43,7 @@ pub(crate) fn check(answers: impl IntoIterator<Item = Value>) -> Result<(), Back
 
 /// Each of the script's commands that cannot be run, and the server's answer.
 pub(crate) async fn lacking(
-    connection: &mut Connection,
+    connection: &mut Commands,
     prefix: &str,
 ) -> Result<Vec<(&'static str, RedisError)>, BackendError> {
     let mut asked = Pipeline::new();

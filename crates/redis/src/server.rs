@@ -47,7 +47,7 @@ impl TlsFiles {
 impl TlsFiles {
     /// Checks that each PEM is of its kind. The library takes a file without any certificate for an authority that trusts no
     /// server.
-    fn check(&self) -> Result<(), ConnectError> {
+    pub(crate) fn check(&self) -> Result<(), ConnectError> {
         let certificates = |name, pem: &[u8]| {
             let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
             match parsed {
@@ -85,9 +85,14 @@ impl fmt::Debug for TlsFiles {
     }
 }
 
+/// Says whether a URL asks for TLS.
+pub(crate) fn wants_tls(url: &str) -> bool {
+    url.starts_with("rediss:") || url.starts_with("valkeys:")
+}
+
 /// Reads a URL. An error never repeats it: it may hold a password.
 pub(crate) fn parse(url: &str, papers: &TlsFiles) -> Result<ConnectionInfo, ConnectError> {
-    let wants_tls = url.starts_with("rediss:") || url.starts_with("valkeys:");
+    let wants_tls = wants_tls(url);
     if wants_tls && !cfg!(feature = "tls") {
         return Err(ConnectError::setting(
             "url",
@@ -124,10 +129,7 @@ fn secure(info: ConnectionInfo, papers: &TlsFiles) -> Result<ConnectionInfo, Con
     if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(info);
     }
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may be quicker; then its choice holds.
-        let _chosen = rustls::crypto::ring::default_provider().install_default();
-    }
+    choose_provider();
     papers.check()?;
     let certificates = redis::TlsCertificates {
         client_tls: papers
@@ -146,6 +148,14 @@ fn secure(info: ConnectionInfo, papers: &TlsFiles) -> Result<ConnectionInfo, Con
         ));
     };
     Ok(client.get_connection_info().clone())
+}
+
+#[cfg(feature = "tls")]
+pub(crate) fn choose_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Another thread may be quicker; then its choice holds.
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
+    }
 }
 
 /// The host of a URL that has a single word, if that may be a password: `redis://s3cret` in place of `redis://:s3cret@host`.

@@ -19,7 +19,7 @@ use tollgate_core::{
     Call, Charge, FailureKind, Key, Mode, Quota, Receipt, Scope, State, Timestamp, decide,
 };
 
-use crate::connection::{Ended, KEEP_ALIVE};
+use crate::connection::{Connection, Ended, KEEP_ALIVE};
 use crate::dispatch::pace::{MOST_CALLS, Pace, SPELL, TELLS_FOR};
 use crate::dispatch::{Dispatch, Limits, MAX_REQUESTS};
 use crate::hello::Kind;
@@ -30,7 +30,9 @@ use crate::link::{Handshake, Link, Origin};
 use crate::queue::Queue;
 use crate::script::Script;
 use crate::server;
+use crate::stream::{Socket, Stream};
 use crate::sync::Handle;
+use crate::tls::Tls;
 use crate::wire::{Request, Work};
 
 const DEADLINE: Duration = Duration::from_millis(100);
@@ -140,19 +142,25 @@ async fn handshake(
 ) -> Handshake {
     let (ours, theirs) = duplex(1 << 20);
     let _detached = serves(theirs);
+    over(ours, round_trip).await
+}
+
+/// A connection over this socket.
+async fn over(socket: impl Socket, round_trip: Duration) -> Handshake {
+    let (stream, written) = Stream::new(socket);
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None);
     let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
-    let made = MultiplexedConnection::new_with_config(&settings, ours, config);
-    let (connection, driver) = made.await.unwrap();
+    let made = MultiplexedConnection::new_with_config(&settings, stream, config);
+    let (commands, driver) = made.await.unwrap();
     let (open_still, ended) = Ended::of_drop();
     tokio::spawn(async move {
         driver.await;
         drop(open_still);
     });
     Handshake {
-        connection,
+        connection: Connection::new(commands, written),
         ended,
         round_trip,
         server: None,
@@ -185,6 +193,7 @@ impl DistantBackend {
             prefix: "tollgate".into(),
             client_name: "far".into(),
             script: Arc::new(Script::shipped()),
+            tls: Tls::default(),
             deadline: Duration::from_secs(2),
         };
         let (limits, runtime) = (Limits::default(), Handle::current().unwrap());

@@ -8,7 +8,7 @@ use redis::ConnectionInfo;
 use tollgate_core::{BackendError, FailureKind};
 
 use super::{Cluster, unready};
-use crate::connection::{Connection, connect, send, within};
+use crate::connection::{Commands, connect, send, within};
 use crate::error::refusal;
 use crate::hello;
 use crate::link::Origin;
@@ -87,7 +87,7 @@ impl Cluster {
 
     async fn learn_from(
         &self,
-        connection: &mut Connection,
+        connection: &mut Commands,
         server: &ConnectionInfo,
     ) -> Result<(), BackendError> {
         let question = redis::cmd("CLUSTER").arg("SLOTS").to_owned();

@@ -22,6 +22,7 @@ use crate::sentinel::Sentinels;
 use crate::server;
 use crate::slot::SLOTS;
 use crate::sync::Handle;
+use crate::tls::Tls;
 
 /// The leases that an operator may set. Heartbeats can keep the shortest lease, and the longest brings the places of a dead
 /// process back within an hour.
@@ -56,13 +57,16 @@ impl Topology {
         }
     }
 
-    /// The hosts that must not be shown.
-    fn hidden(&self) -> Arc<[String]> {
-        let urls = match self {
+    fn urls(&self) -> &[String] {
+        match self {
             Self::Single(url) => std::slice::from_ref(url),
             Self::Sentinel(_, urls) | Self::Cluster(urls) => urls,
-        };
-        let words = urls.iter().filter_map(|url| server::only_word(url));
+        }
+    }
+
+    /// The hosts that must not be shown.
+    fn hidden(&self) -> Arc<[String]> {
+        let words = self.urls().iter().filter_map(|url| server::only_word(url));
         words.map(str::to_owned).collect()
     }
 }
@@ -82,7 +86,7 @@ impl RedisBackendBuilder {
         let known = KnownDenials::new(self.knows_denials, self.limits.deadline);
         let of_fleet = Arc::clone(&known);
         let fleet = match origins {
-            Origins::One(origin) => self.one(origin, runtime, of_fleet),
+            Origins::One(origin) => self.one(origin, runtime, of_fleet)?,
             Origins::Seeds(link, seeds) => {
                 names.partitions = Some(self.partitions);
                 let holder = Holder::new(self.held_lease);
@@ -98,7 +102,7 @@ impl RedisBackendBuilder {
     pub(super) async fn look(self) -> Result<Examination, ConnectError> {
         self.check()?;
         let looked = match self.origins()? {
-            Origins::One(origin) => examine::one(self.link(origin, Kind::Single)).await,
+            Origins::One(origin) => examine::one(self.link(origin, Kind::Single)?).await,
             Origins::Seeds(link, seeds) => examine::cluster(link, seeds).await,
         };
         looked.map_err(ConnectError::failed)
@@ -134,7 +138,7 @@ impl RedisBackendBuilder {
                 let Some(template) = seeds.first().cloned() else {
                     return Err(ConnectError::setting("urls", "must be at least one"));
                 };
-                let link = self.link(Origin::Server(Arc::new(template)), Kind::Node);
+                let link = self.link(Origin::Server(Arc::new(template)), Kind::Node)?;
                 Ok(Origins::Seeds(link, seeds))
             }
         }
@@ -181,9 +185,14 @@ impl RedisBackendBuilder {
             .collect()
     }
 
-    fn one(&self, origin: Origin, runtime: Handle, known: Arc<KnownDenials>) -> Fleet {
-        let link = self.link(origin, Kind::Single);
-        Fleet::one(Dispatch::new(
+    fn one(
+        &self,
+        origin: Origin,
+        runtime: Handle,
+        known: Arc<KnownDenials>,
+    ) -> Result<Fleet, ConnectError> {
+        let link = self.link(origin, Kind::Single)?;
+        Ok(Fleet::one(Dispatch::new(
             link,
             runtime,
             self.limits,
@@ -191,18 +200,29 @@ impl RedisBackendBuilder {
             Arc::default(),
             Holder::new(self.held_lease),
             known,
-        ))
+        )))
     }
 
-    fn link(&self, origin: Origin, kind: Kind) -> Link {
-        Link {
+    fn link(&self, origin: Origin, kind: Kind) -> Result<Link, ConnectError> {
+        let tls = if self
+            .topology
+            .urls()
+            .iter()
+            .any(|url| server::wants_tls(url))
+        {
+            Tls::of(&self.papers)?
+        } else {
+            Tls::default()
+        };
+        Ok(Link {
             origin,
             kind,
             hidden: self.topology.hidden(),
             client_name: self.client_name.as_str().into(),
             prefix: self.names.prefix.as_str().into(),
             script: Arc::clone(&self.script),
+            tls,
             deadline: self.connect_deadline,
-        }
+        })
     }
 }

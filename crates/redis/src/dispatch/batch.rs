@@ -45,6 +45,7 @@ pub(super) async fn run(
         return true;
     }
     let (plan, keys, command) = prepare(dispatch, &jobs, departure.as_ref());
+    let written = connection.written();
     let sent = dispatch.known.departs();
     let sent_at = sent.sent_at;
     let result = {
@@ -92,9 +93,14 @@ pub(super) async fn run(
             }
             let failed = broken_off(&error);
             let is_refused = error.code().is_some();
-            if let (Some(departure), true) = (departure, is_refused) {
+            let has_left = connection.written() != written;
+            if let (Some(departure), true) = (departure, is_refused || !has_left) {
                 // The script did not run, or failed before its first write.
                 departure.has_not_run(&jobs);
+            }
+            if !is_refused && !has_left {
+                dispatch.resend(place, jobs);
+                return false;
             }
             fail(&mut jobs, || again(&failed));
             if !wants_reconnect(&error) {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::task::yield_now;
 use tollgate_core::{BackendError, FailureKind};
 
 use super::traffic::{Hope, Place, Traffic};
@@ -43,12 +42,6 @@ pub(super) async fn lead(dispatch: Arc<Dispatch>, lane: usize) {
 
 /// Says whether there is another call to send.
 async fn call(dispatch: &Arc<Dispatch>, lane: usize) -> bool {
-    if dispatch.is_quiet(lane) {
-        // The end of a connection is news for the task that reads it, then for the one that keeps it.
-        for _ in 0..3 {
-            yield_now().await;
-        }
-    }
     let Some((connection, place, jobs)) = dispatch.depart(lane) else {
         return false;
     };
@@ -69,10 +62,6 @@ async fn after_others() {
 }
 
 impl Dispatch {
-    fn is_quiet(&self, lane: usize) -> bool {
-        self.state().is_quiet(lane)
-    }
-
     /// The jobs that a lane takes along after gathering. Without any, it is idle again.
     fn depart(self: &Arc<Self>, lane: usize) -> Option<(Connection, Place, Vec<Job>)> {
         let mut state = self.state();
@@ -256,6 +245,18 @@ impl Dispatch {
         Self::give_up(state, error);
         if opens {
             reconnect::spawn(self, wire);
+        }
+    }
+
+    /// Sends the jobs of a call over another connection, because this one had ended before a byte of the call was written.
+    pub(crate) fn resend(self: &Arc<Self>, place: Place, jobs: Vec<Job>) {
+        let mut state = self.state();
+        let _was_its = state.rest(place);
+        let (wire, number) = (state.wire_of(place), place.number);
+        drop(state);
+        self.ended(wire, number);
+        for job in jobs {
+            self.push(job);
         }
     }
 

@@ -74,9 +74,6 @@ pub(super) struct Hope {
 /// The life below which a connection counts as short: a server or proxy that takes connections and closes them is not asked in a loop.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 
-/// The time without an answer after which the next call lets the tasks run first that read the connection.
-const QUIET: Duration = Duration::from_millis(2);
-
 impl Wire {
     fn is_open(&self) -> bool {
         self.ended.as_ref().is_some_and(|ended| !ended.has_come())
@@ -126,7 +123,7 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     lane: usize,
-    number: u64,
+    pub(super) number: u64,
 }
 
 impl Lane {
@@ -178,13 +175,6 @@ impl Traffic {
             .doubts_until
             .is_none_or(|until| wire.heard_at.is_some_and(|heard_at| heard_at >= until));
         is_heard && wire.is_alive()
-    }
-
-    /// Says whether no answer has come for so long that the lane's connection may have ended unnoticed: the task that reads it has not
-    /// run since.
-    pub(super) fn is_quiet(&self, lane: usize) -> bool {
-        let heard_at = self.wires[self.wire(lane)].heard_at;
-        heard_at.is_none_or(|heard_at| Instant::now() >= heard_at + QUIET)
     }
 
     /// Notes that a connection could not be made.

@@ -1,6 +1,11 @@
 //! Connections that are forgotten on the way, or end, before anybody knows.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::*;
 
@@ -159,4 +164,73 @@ async fn nothing_is_sent_over_a_connection_that_has_ended() {
     drop(open_still);
 
     assert_eq!(forgetful.ask().await.1, None);
+}
+
+/// A socket that the other end closes. The runtime never tells.
+struct Closing {
+    socket: DuplexStream,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Socket for Closing {
+    fn waiting(&self) -> io::Result<usize> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+impl AsyncRead for Closing {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Closing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_meets_a_closed_connection_goes_to_another_before_a_byte_is_written() {
+    let far = DistantBackend::away(ms(1)).await;
+    let is_closed = Arc::<AtomicBool>::default();
+    let (socket, mut theirs) = duplex(1 << 20);
+    let closing = Closing {
+        socket,
+        is_closed: Arc::clone(&is_closed),
+    };
+    far.dispatch.connected(0, over(closing, ms(1)).await);
+    sleep(ms(5)).await;
+
+    is_closed.store(true, Ordering::Relaxed);
+    let asking: JoinSet<_> = (0..10)
+        .map(|_| DistantBackend::ask(Arc::clone(&far.dispatch)))
+        .collect();
+
+    for (took, failed) in asking.join_all().await {
+        assert_eq!(failed, None);
+        assert!(took <= ms(2) + TICKS, "{took:?}");
+    }
+    let mut written = Vec::new();
+    theirs.read_to_end(&mut written).await.unwrap();
+    assert_eq!(written, b"");
 }

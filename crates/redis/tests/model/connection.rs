@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{Arg, Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
@@ -37,6 +37,8 @@ impl Ended {
     }
 }
 
+pub(crate) use Connection as Commands;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     server: usize,
@@ -44,6 +46,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Never what it was: each call may have reached the server.
+    pub(crate) fn written(&self) -> u64 {
+        static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+        WRITTEN.fetch_add(1, Ordering::Relaxed)
+    }
+
     pub(crate) fn to(server: usize) -> Self {
         Self {
             server,

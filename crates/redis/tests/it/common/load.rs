@@ -61,7 +61,7 @@ pub(crate) async fn ask_on(
 }
 
 /// Holds requests to the promise while a server is gone from `gone_at` on: each is answered within its deadline, and only those
-/// wait for it that came before the outage could be known.
+/// wait for it that came before the outage could be known, or while another connection was tried for one deadline more.
 pub(crate) fn waited_only_until_known(all: &[Asked], gone_at: Duration, deadline: Duration) {
     let slowest = all.iter().map(|asked| asked.took).max();
     assert!(slowest.unwrap() < deadline * 2, "{slowest:?}");
@@ -69,13 +69,13 @@ pub(crate) fn waited_only_until_known(all: &[Asked], gone_at: Duration, deadline
     let waited = all.iter().filter(|asked| asked.took > deadline / 2);
     let (mut before, mut after) = (0, 0);
     for asked in waited {
-        if asked.at < known_at + deadline / 2 {
+        if asked.at < known_at + deadline {
             before += 1;
         } else {
             after += 1;
         }
     }
-    let bound = TOGETHER * (deadline.as_millis() / EVERY.as_millis() + 1) as usize * 3 / 2;
+    let bound = TOGETHER * (2 * deadline.as_millis() / EVERY.as_millis() + 1) as usize * 3 / 2;
     assert!(before <= bound, "{before} of {bound} waited");
     assert_eq!(after, 0, "waited for a server that was known to be gone");
 }
