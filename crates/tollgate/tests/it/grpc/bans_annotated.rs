@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::key::{Global, Metadata};
-use tollgate::{Limiter, Policy, Quota, RateLimitLayer, Share, rate_limit};
+use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Share, rate_limit};
 use tollgate_testkit::shop::{Order, Orders, OrdersClient, OrdersServer, Receipt, Receipts};
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -78,6 +78,24 @@ async fn an_annotation_of_a_method_bans_those_who_are_denied_too_often() {
     );
     clock.advance(Duration::from_micros(1));
     place().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_its_method_refuses_costs_nothing_under_the_layer() {
+    let (backend, _clock) = at_a_standstill();
+    let everything = Policy::new("everything", Quota::per_hour(100)).key(Global);
+    let limiter = Limiter::builder().policy(everything).backend(backend);
+    let limiter = limiter.build().unwrap();
+    let mut client = served(RateLimitLayer::new(&limiter)).await;
+
+    client.place(Order::default()).await.unwrap();
+    for _ in 0..5 {
+        let refused = client.place(Order::default()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+    }
+
+    let probe = limiter.check("everything", Key::global()).probe().await;
+    assert_eq!(probe.unwrap().remaining(), 99);
 }
 
 #[tokio::test]
