@@ -227,7 +227,7 @@ impl<S: States + ?Sized> CallParts<'_, '_, S> {
         verdict(quota, mode, step, taken)
     }
 
-    /// Lets each ban hear of the call: a knock, a strike that is charged, or a denial of what it guards.
+    /// Counts the call under each ban: a request while it is in force, a strike that is charged, or a denial of what it guards.
     fn judge_bans(&mut self, verdicts: &mut [Verdict], is_admitted: bool, is_banned: bool) {
         let strikes = |mode| mode != Mode::Probe && (mode != Mode::Enforce || !is_banned);
         for number in self.numbers_of(Quota::is_ban) {
@@ -240,10 +240,10 @@ impl<S: States + ?Sized> CallParts<'_, '_, S> {
                     let is_guarded = part.is_budget() && ban.guards(part.charge);
                     is_guarded && strikes(part.mode) && verdict.is_denied()
                 });
-            let hears = takes(mode, is_admitted) || is_in_force && mode != Mode::Probe;
+            let counts = takes(mode, is_admitted) || is_in_force && mode != Mode::Probe;
             let (rule, state) = (ban.quota.rule(), self.states.state(number));
-            let mut step = rule.step(state, self.now_us, ban.cost, hears);
-            let takes = hears && step.0 == Passage::Open;
+            let mut step = rule.step(state, self.now_us, ban.cost, counts);
+            let takes = counts && step.0 == Passage::Open;
             if is_struck {
                 rule.strike(state, self.now_us);
                 step.0 = rule.passage(state, self.now_us, ban.cost);

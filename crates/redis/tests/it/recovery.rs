@@ -128,6 +128,27 @@ async fn pitfall_a_stalled_server_costs_a_request_no_more_than_its_deadline() {
 }
 
 #[tokio::test]
+async fn a_server_that_stays_silent_keeps_nobody_once_another_connection_was_tried() {
+    let server = Standalone::start();
+    let deadline = Duration::from_secs(2);
+    let builder = RedisBackend::builder(&server.url()).patient();
+    let backend = builder.deadline(deadline).connect().await.unwrap();
+    let budget = Budget::of("silent", Quota::per_hour(1_000));
+    budget.take(&backend, 1).await.unwrap();
+
+    server.stall();
+    for _ in 0..2 {
+        let _waited = budget.take(&backend, 1).await.unwrap_err();
+    }
+
+    let watch = Watch::start();
+    let error = budget.take(&backend, 1).await.unwrap_err();
+    assert_eq!(error.kind(), FailureKind::Unreachable);
+    assert!(watch.elapsed() < deadline / 2);
+    server.go_on();
+}
+
+#[tokio::test]
 async fn beyond_the_bound_of_the_queue_requests_fail_at_once() {
     let server = Standalone::start();
     let builder = RedisBackend::builder(&server.url()).max_waiting(10);

@@ -209,7 +209,7 @@ async fn a_knock_that_shares_its_call_costs_redis_no_more_than_a_denial_and_a_lo
     let caller = Caller::at(&server, 1).await;
     for (together, knocks, most) in [
         // About 50,000 to 32,800.
-        (1, KNOCKS / 5, 1.56),
+        (1, KNOCKS / 5, 1.55),
         (2, KNOCKS / 5, 1.0),
         (10, KNOCKS, 1.0),
         // This many calls hide a ring of the timer.
