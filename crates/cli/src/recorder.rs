@@ -172,12 +172,10 @@ impl Backend for Recorder {
             }
             // A probe denies nothing, so the call.charges that are enforced decide here.
             let mut verdicts = enforced.iter().zip(decision.verdicts());
-            let is_admitted = verdicts.all(|(enforced, verdict)| !enforced || verdict.is_allowed());
+            let is_admitted = verdicts.all(|(enforced, verdict)| !enforced || !verdict.is_denied());
             let verdicts = decision.verdicts().iter().enumerate();
-            Ok(Decision::apart(
-                is_admitted,
-                verdicts.map(|(place, verdict)| (decision.verdict_at(place), *verdict)),
-            ))
+            let verdicts = verdicts.map(|(place, verdict)| (decision.verdict_at(place), *verdict));
+            Ok(Decision::apart(is_admitted, verdicts).failing(decision.failure().cloned()))
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The error of a backend that could not decide. This is never a denial: a denial is a [`crate::Decision`].
@@ -21,12 +22,12 @@ use std::time::Duration;
 /// assert_eq!((error.kind(), error.detail(), error.place()), (kind, "the node fails over", Some("node-2:6379")));
 /// assert_eq!(error.to_string(), "no answer from the backend within 100ms: the node fails over");
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BackendError {
     kind: FailureKind,
     detail: Box<str>,
     place: Option<Box<str>>,
-    source: Option<Box<dyn Error + Send + Sync>>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 /// The reason why a backend could not decide.
@@ -94,7 +95,7 @@ impl BackendError {
     /// This error with its cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
     }
 

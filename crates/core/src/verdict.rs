@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::{SmallVec, smallvec};
 
 use crate::algorithm::{Budget, Passage, Point, RetryAfter};
-use crate::{Charge, Mode, Timestamp};
+use crate::{BackendError, Charge, Mode, Timestamp};
 
 /// The ruling on one charge.
 ///
@@ -480,6 +480,7 @@ struct SeparateVerdicts {
     verdicts: Vec<Verdict>,
     /// One for each verdict.
     times: Vec<Timestamp>,
+    failure: Option<BackendError>,
 }
 
 impl Verdicts {
@@ -559,7 +560,43 @@ impl Decision {
             at: times.first().copied().unwrap_or_default(),
             admitted,
             known: false,
-            verdicts: Verdicts::Separate(Box::new(SeparateVerdicts { verdicts, times })),
+            verdicts: Verdicts::Separate(Box::new(SeparateVerdicts {
+                verdicts,
+                times,
+                failure: None,
+            })),
+        }
+    }
+
+    /// This decision, if it lets the request pass, as one without a server that failed like this. The verdicts on that server's charges
+    /// are [unknown](Verdict::unknown), and their policies' failure rules act. The other charges were taken. A denial is one whatever
+    /// failed beside it.
+    ///
+    /// ```
+    /// use tollgate::{BackendError, Decision, FailureKind, Timestamp, Verdict};
+    ///
+    /// let error = BackendError::new(FailureKind::Unreachable, "connection refused").at("node-2:6379");
+    /// let decision = Decision::apart(true, [(Timestamp::default(), Verdict::unknown(10))]).failing(Some(error));
+    /// assert_eq!(decision.failure().and_then(BackendError::place), Some("node-2:6379"));
+    /// ```
+    #[must_use]
+    pub fn failing(mut self, failure: Option<BackendError>) -> Self {
+        if let Verdicts::Separate(separate) = &mut self.verdicts
+            && self.admitted
+        {
+            separate.failure = failure;
+        }
+        self
+    }
+
+    /// The failure of a server that was asked about some of the charges: their verdicts are unknown. Only decisions of [several
+    /// servers](Self::apart) have one.
+    #[must_use]
+    #[inline]
+    pub fn failure(&self) -> Option<&BackendError> {
+        match &self.verdicts {
+            Verdicts::Together(_) => None,
+            Verdicts::Separate(separate) => separate.failure.as_ref(),
         }
     }
 

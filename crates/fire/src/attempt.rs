@@ -449,6 +449,13 @@ impl Outcome {
     #[must_use]
     pub fn of(answer: &Result<Decision, BackendError>) -> Self {
         match answer {
+            // The others were charged, and that server's may have been.
+            Ok(decision) if decision.failure().is_some() => Self::Unknown(
+                decision
+                    .failure()
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+            ),
             Ok(decision) => Self::Decided(DecisionRecord {
                 admitted: decision.is_admitted(),
                 unasked: decision.is_known(),

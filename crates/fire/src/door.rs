@@ -232,7 +232,8 @@ impl Entrance {
             at_least: verb.at_least(),
         };
         let answer = self.backend.decide(call).await;
-        let receipts = answer.iter().flat_map(|it| it.receipts(&charges));
+        let whole = answer.iter().filter(|it| it.failure().is_none());
+        let receipts = whole.flat_map(|it| it.receipts(&charges));
         let outcome = Outcome::of(&answer).by(&Terms::of_charges(&charges));
         (outcome.into(), receipts.collect())
     }

@@ -142,10 +142,8 @@ impl Backend for RulingBackend {
                     .collect(),
             };
             verdicts.insert(position.min(verdicts.len()), (decision.at(), passed));
-            Ok(Decision::apart(
-                decision.is_admitted() || is_forged,
-                verdicts,
-            ))
+            let admitted = decision.is_admitted() || is_forged;
+            Ok(Decision::apart(admitted, verdicts).failing(decision.failure().cloned()))
         })
     }
 

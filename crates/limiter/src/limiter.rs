@@ -54,7 +54,7 @@ pub use self::check::{
     Acquire, Check, CheckError, CheckFuture, CheckOutcome, JointCheck, JointOutcome,
 };
 pub use self::event::{Cause, Event, Transport};
-pub use self::fallback::Fallback;
+pub use self::fallback::{Fallback, LocalPayers};
 use self::health::Health;
 pub use self::judgement::Judgement;
 pub use self::ledger::{Ledger, Verdicts};

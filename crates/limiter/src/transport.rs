@@ -12,7 +12,7 @@
 pub use crate::attachments::Attachments;
 pub use crate::key::{ContentType, SeenBody};
 pub use crate::limiter::{
-    Admission, BudgetStanding, Entries, Fallback, Judgement, Ledger, MOST_LOG_ENTRIES,
+    Admission, BudgetStanding, Entries, Fallback, Judgement, Ledger, LocalPayers, MOST_LOG_ENTRIES,
     PendingAdmission, PendingPlan, Plan, Planning, PolicySet, Rejection, Ruling, Standing,
     Verdicts,
 };

@@ -1,7 +1,7 @@
 //! A saga over the slots of a cluster: a request whose keys live in several of them, so that no script sees them all.
 //!
-//! The slots are charged one by one, and given back if a later one denies or fails, or if the caller goes away. Afterwards the
-//! saga asks again for the figures of the returned budgets, so that the caller is told about them as if the request had not
+//! The slots are charged one by one, and given back if a later one denies, or if the caller goes away. If one fails, the others
+//! decide, and the decision says what is unknown. After a denial the saga asks again for the figures of the returned budgets, so that the caller is told about them as if the request had not
 //! come. The figures are not exact if one request names one budget in several modes: a shadow was decided beside charges that were
 //! given back later, and enforced charges of a request that is already denied are probes like others.
 //!
@@ -41,8 +41,9 @@ pub(crate) async fn decide(
     let mut taken = Compensation::over(&cluster);
     let mut verdicts = saga.unknown();
     let mut parts = saga.parts();
-    let is_banned = saga.find_bans(&mut parts).await?;
-    let mut is_denied = false;
+    let is_banned = saga.find_bans(&mut parts).await;
+    let (mut is_denied, mut is_decided) = (false, false);
+    let mut failure = None;
     for part in &parts {
         let asked = if is_denied && part.guard != Guard::InForce {
             saga.probe(&part.charges).await
@@ -51,10 +52,13 @@ pub(crate) async fn decide(
         };
         let decision = match asked {
             Ok(decision) => decision,
-            // It stays a denial, whatever else could not be found out.
-            Err(_unknown) if is_denied => continue,
-            Err(error) => return Err(error),
+            // The other slots decide all the same: nobody gets around their limits by an identity whose slot is away.
+            Err(error) => {
+                failure.get_or_insert(error);
+                continue;
+            }
         };
+        is_decided = true;
         saga.note(&part.charges, &decision, &mut verdicts, &mut taken);
         if is_denied && !is_banned && saga.would_strike(part, &decision) {
             let enforced = saga.enforced(part);
@@ -91,8 +95,11 @@ pub(crate) async fn decide(
             }
         }
     }
+    if !is_decided && let Some(failure) = failure {
+        return Err(failure);
+    }
     taken.keep();
-    Ok(Decision::apart(!is_denied, verdicts))
+    Ok(Decision::apart(!is_denied, verdicts).failing(failure))
 }
 
 /// Grants as much as there is over all slots, within one deadline. It takes from one slot after the other, from each at most as
@@ -244,7 +251,7 @@ impl<'a> Saga<'a> {
     }
 
     /// Puts the slots with bans first, and says whether one is known to be in force. A sole slot with bans finds that out itself.
-    async fn find_bans(&self, parts: &mut [Part]) -> Result<bool, BackendError> {
+    async fn find_bans(&self, parts: &mut [Part]) -> bool {
         let bans = |part: &Part| -> Vec<_> {
             let enforced = self.enforced(part).into_iter();
             enforced
@@ -257,16 +264,18 @@ impl<'a> Saga<'a> {
         parts.sort_by_key(|part| part.guard);
         let guarded = parts.partition_point(|part| part.guard != Guard::None);
         if guarded < 2 {
-            return Ok(false);
+            return false;
         }
         for part in parts.iter_mut().take(guarded) {
-            let decision = self.probe(&bans(part)).await?;
-            if decision.verdicts().iter().any(Verdict::is_denied) {
+            // A slot that fails is asked again, and fails again.
+            if let Ok(decision) = self.probe(&bans(part)).await
+                && decision.verdicts().iter().any(Verdict::is_denied)
+            {
                 part.guard = Guard::InForce;
             }
         }
         parts.sort_by_key(|part| part.guard);
-        Ok(parts.iter().any(|part| part.guard == Guard::InForce))
+        parts.iter().any(|part| part.guard == Guard::InForce)
     }
 
     /// The enforced charges of a slot.

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
-use http::{Request, Response};
+use axum::response::IntoResponse;
+use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -50,11 +51,26 @@ pub(crate) async fn serve_http1(
         let router = router.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(Asker(peer)));
-            router.clone().oneshot(request)
+            let router = router.clone();
+            async move {
+                if head_bytes(&request) > MAX_HEAD_BYTES {
+                    return Ok(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
+                }
+                router.oneshot(request).await
+            }
         });
         http.serve_connection(connection, service)
     })
     .await
+}
+
+/// The bytes of a head on the wire, without its first line's method and version. hyper bounds its buffer, into which a head may come
+/// that is a little longer.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    let fields = request.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let target = request.uri().path_and_query();
+    fields.sum::<usize>() + target.map_or(0, |target| target.as_str().len())
 }
 
 /// Answers each request of HTTP/2 by a service of gRPC: tonic's own server asks a router first, which would choose among one, and

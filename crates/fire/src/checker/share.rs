@@ -1,8 +1,8 @@
 //! The charges that a process let through by itself, of its share of each budget, while the backend failed.
 //!
 //! No other process charges a share, and nothing of it is ever lost or given back. Only the time is not known to the
-//! microsecond: a share refills while the backend fails, by a clock inside the limiter. That clock surely stands still from
-//! when a decision of the backend is heard until a question that fails. So, for each share:
+//! microsecond: a share refills while the backend fails, by a clock inside the limiter. That clock surely stands still from ten
+//! seconds after a decision of the backend is heard until a question that fails. So, for each share:
 //!
 //! * a charge that passed had room, counting the charges that surely came before, as early as they can have been;
 //! * no span let through more than a share may at worst while its clock can have run;
@@ -22,6 +22,9 @@ use crate::population::ONE_IN;
 
 /// The largest difference between the clocks of a process within an outage.
 const TOLERANCE_US: u64 = 2_000;
+
+/// The longest time that the clock of a share runs after a decision of the backend.
+const RUNS_ON_US: u64 = 10_000_000;
 
 /// A process's share of a quota: one part of its limit and its burst, rounded up. One that warms up lets through less.
 pub(super) fn share_of(whole: &Quota) -> Quota {
@@ -92,7 +95,7 @@ impl OutageClock {
         };
         let mut still: Vec<_> = decided
             .into_iter()
-            .map(|attempt| (attempt.heard_us, until(attempt)))
+            .map(|attempt| (attempt.heard_us + RUNS_ON_US, until(attempt)))
             .filter(|(from_us, to_us)| from_us < to_us)
             .collect();
         still.sort_unstable();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Response;
 use tokio::time::{Sleep, sleep};
 use tollgate_core::{BackendError, Decision, Key, LateAnswer, Mode, Verdict};
-use tollgate_limiter::transport::{Fallback, Ledger, Limit, Plan};
+use tollgate_limiter::transport::{Fallback, Ledger, Limit, LocalPayers, Plan};
 use tollgate_limiter::{Limiter, Messages, Policy};
 
 use super::account::Account;
@@ -165,7 +165,7 @@ impl Meter {
                 } else if self.asked_ahead() {
                     self.content_with(0)
                 } else {
-                    self.excess(&part.plan, &part.decision, part.is_local)
+                    self.excess(&part.plan, &part.decision, part.local)
                 }
             }
             Err(Fallback::Pass(_)) => self.take_on_trust(),
@@ -175,9 +175,11 @@ impl Meter {
 
     fn refused(&mut self, decision: &Decision) -> MeterRuling {
         if !self.asked_ahead() {
-            return self.excess(&self.plan, decision, false);
+            return self.excess(&self.plan, decision, LocalPayers::NONE);
         }
-        let ledger = self.limiter.ledger(self.plan.entries(), decision, false);
+        let ledger = self
+            .limiter
+            .ledger(self.plan.entries(), decision, LocalPayers::NONE);
         let ends = self.accounts.iter().any(Account::ends);
         if let Some(wait) = ledger.report().retry_after()
             && wait <= SOON
@@ -199,13 +201,13 @@ impl Meter {
     }
 
     /// The outcome of a refusal of no more than was needed.
-    fn excess(&self, plan: &Plan<'static>, decision: &Decision, is_local: bool) -> MeterRuling {
+    fn excess(&self, plan: &Plan<'static>, decision: &Decision, local: LocalPayers) -> MeterRuling {
         let refuses = |verdicts: &[Verdict]| verdicts.iter().any(Verdict::is_denied);
         let ends = payers(plan, decision).any(|(policy, .., verdicts)| {
             let ends = policy.messages().is_some_and(Messages::excess_ends);
             policy.mode() == Mode::Enforce && ends && refuses(verdicts)
         });
-        let ledger = self.limiter.ledger(plan.entries(), decision, is_local);
+        let ledger = self.limiter.ledger(plan.entries(), decision, local);
         match ledger.report().retry_after() {
             Some(wait) if !ends => MeterRuling::Hold(wait, ledger),
             _ => MeterRuling::Excess(Excess::Quota(ledger)),

@@ -76,7 +76,8 @@ impl Reservation {
                 reserved.put_back(&self.pool);
                 Some((at, verdict.corrected_to(0)))
             });
-        Decision::apart(admitted, verdicts.collect::<SmallVec<[_; 4]>>())
+        let verdicts: SmallVec<[_; 4]> = verdicts.collect();
+        Decision::apart(admitted, verdicts).failing(others.failure().cloned())
     }
 }
 

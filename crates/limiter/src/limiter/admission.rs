@@ -14,6 +14,7 @@ pub use self::pending::PendingAdmission;
 use self::pending::Step;
 use super::entry::Entrant;
 use super::event::Cause;
+use super::fallback::LocalPayers;
 use super::plan::Entries;
 use super::planning::{Planning, Rejection};
 use super::snapshot::Snapshot;
@@ -60,14 +61,14 @@ impl<'a> Ruling<'a> {
         limiter: &'a Limiter,
         entries: Entries<'a>,
         decision: &'a Decision,
-        is_local: bool,
+        local: LocalPayers,
         waited_us: u32,
     ) -> Self {
         let decided = Judgement {
             settler: &limiter.0.settler,
             entries,
             decision,
-            is_local,
+            local,
             waited_us,
         };
         if decision.is_admitted() {
@@ -224,8 +225,9 @@ impl Limiter {
         answer: Answer<Decision>,
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> Admission<T> {
-        let Some(Ok(decision)) = answer.peek() else {
-            return self.wait_or_rule(entries, answer, conclude);
+        let decision = match answer.peek() {
+            Some(Ok(decision)) if decision.failure().is_none() => decision,
+            _ => return self.wait_or_rule(entries, answer, conclude),
         };
         if decision.is_known() {
             self.hear_known(entries, decision);
@@ -233,7 +235,13 @@ impl Limiter {
             // A cause that the compiler knows.
             self.hear(entries, decision, Cause::Backend);
         }
-        Admission::Ruled(conclude(Ruling::of(self, entries, decision, false, 0)))
+        Admission::Ruled(conclude(Ruling::of(
+            self,
+            entries,
+            decision,
+            LocalPayers::NONE,
+            0,
+        )))
     }
 
     #[inline(never)]

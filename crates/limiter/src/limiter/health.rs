@@ -107,11 +107,6 @@ impl Health {
         self.due_ms.store(due_ms, Ordering::Relaxed);
     }
 
-    #[cold]
-    pub(super) fn fails_still(&self) {
-        self.failing.store(true, Ordering::Relaxed);
-    }
-
     /// The backend decided.
     #[cold]
     pub(super) fn recovered(&self, now: Instant, place: impl FnOnce() -> Option<String>) {

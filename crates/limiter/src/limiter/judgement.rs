@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tollgate_core::Decision;
 
 use super::Ledger;
+use super::fallback::LocalPayers;
 use super::ledger::{Verdicts, verdicts_on};
 use super::plan::Entries;
 use super::settler::Settler;
@@ -17,8 +18,8 @@ pub struct Judgement<'a> {
     pub(super) settler: &'a Arc<Settler>,
     pub(super) entries: Entries<'a>,
     pub(super) decision: &'a Decision,
-    /// True if a budget of this process decided.
-    pub(super) is_local: bool,
+    /// The policies that budgets of this process decided.
+    pub(super) local: LocalPayers,
     /// The time for which the request waited, in microseconds. No wait is longer than an hour.
     pub(super) waited_us: u32,
 }
@@ -39,14 +40,14 @@ impl Judgement<'_> {
     /// The verdicts alone.
     #[inline]
     pub fn verdicts(self) -> Verdicts {
-        verdicts_on(self.entries, self.decision, self.is_local)
+        verdicts_on(self.entries, self.decision, self.local)
     }
 
     /// The payments, to be shown, corrected or given back later.
     #[inline(always)]
     #[must_use]
     pub fn ledger(self) -> Ledger {
-        let ledger = Ledger::of(self.settler, self.entries, self.decision, self.is_local);
+        let ledger = Ledger::of(self.settler, self.entries, self.decision, self.local);
         ledger.after(self.waited_us)
     }
 }

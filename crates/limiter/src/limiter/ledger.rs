@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use tollgate_core::{Decision, KeyKind, Receipt, ReceiptId, Timestamp, Verdict};
 
 use super::event::Transport;
+use super::fallback::LocalPayers;
 use super::plan::{Entries, Payer};
 use super::settler::Settler;
 use crate::policy::{Label, Limit, Outcome};
@@ -60,24 +61,28 @@ struct Payment {
 
 /// The verdicts by themselves, for a request of which nothing is remembered.
 #[inline]
-pub(super) fn verdicts_on(entries: Entries<'_>, decision: &Decision, is_local: bool) -> Verdicts {
+pub(super) fn verdicts_on(
+    entries: Entries<'_>,
+    decision: &Decision,
+    local: LocalPayers,
+) -> Verdicts {
     if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
-        let at = time_for_receipt(limit, is_local, || decision.at());
+        let at = time_for_receipt(limit, local.has(0), || decision.at());
         return SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]);
     }
-    several_verdicts_on(entries, decision, is_local)
+    several_verdicts_on(entries, decision, local)
 }
 
 #[inline(never)]
-fn several_verdicts_on(entries: Entries<'_>, decision: &Decision, is_local: bool) -> Verdicts {
+fn several_verdicts_on(entries: Entries<'_>, decision: &Decision, local: LocalPayers) -> Verdicts {
     let verdicts = decision.verdicts().iter().enumerate();
-    let limits = entries.iter().flat_map(|payer| {
+    let limits = entries.iter().enumerate().flat_map(|(place, payer)| {
         let limits = payer.limits().iter();
-        limits.map(move |limit| (payer, limit))
+        limits.map(move |limit| (payer, limit, local.has(place)))
     });
     let named = limits
         .zip(verdicts)
-        .map(|((payer, limit), (position, verdict))| {
+        .map(|((payer, limit, is_local), (position, verdict))| {
             let at = time_for_receipt(limit, is_local, || decision.verdict_at(position));
             verdict_on(payer, limit, verdict, at)
         });
@@ -164,17 +169,18 @@ impl Payment {
 }
 
 impl Ledger {
-    /// The decision about the charges of a plan, by the backend of this limiter. If `is_local`, a budget of this process decided,
-    /// which gives no receipts.
+    /// The decision about the charges of a plan, by the backend of this limiter. For the `local` policies a budget of this process
+    /// decided, which gives no receipts.
     // Written where it stays: a call would move it twice.
     #[inline(always)]
     pub(super) fn of(
         settler: &Arc<Settler>,
         entries: Entries<'_>,
         decision: &Decision,
-        is_local: bool,
+        local: LocalPayers,
     ) -> Self {
         if let (Some((payer, limit)), [verdict]) = (entries.sole(), decision.verdicts()) {
+            let is_local = local.has(0);
             let at = time_for_receipt(limit, is_local, || decision.at());
             return Self {
                 verdicts: SmallVec::from_buf([verdict_on(payer, limit, verdict, at)]),
@@ -187,7 +193,7 @@ impl Ledger {
                 transport: payer.demand.transport,
             };
         }
-        Self::of_several(settler, entries, decision, is_local)
+        Self::of_several(settler, entries, decision, local)
     }
 
     #[inline(never)]
@@ -195,19 +201,23 @@ impl Ledger {
         settler: &Arc<Settler>,
         entries: Entries<'_>,
         decision: &Decision,
-        is_local: bool,
+        local: LocalPayers,
     ) -> Self {
-        let verdicts = several_verdicts_on(entries, decision, is_local);
+        let verdicts = several_verdicts_on(entries, decision, local);
         let mut payments: SmallVec<[Payment; 1]> = entries
             .iter()
-            .map(|payer| Payment::of(settler, payer, payer.limits().len(), is_local))
+            .enumerate()
+            .map(|(place, payer)| {
+                Payment::of(settler, payer, payer.limits().len(), local.has(place))
+            })
             .collect();
-        if decision.verdicts().len() > verdicts.len() && !is_local {
+        if decision.verdicts().len() > verdicts.len() {
             // The ids stand behind the quotas.
             let mut ids = decision.verdicts()[verdicts.len()..].iter();
             for (payment, payer) in payments.iter_mut().zip(entries.iter()) {
                 if let Some(charge) = payer.id()
                     && ids.next().is_some_and(|verdict| verdict.taken() > 0)
+                    && !payment.is_local
                 {
                     payment.id = Some(Arc::new(ReceiptId::of(&charge)));
                 }

@@ -264,16 +264,40 @@ pub(super) fn give_back(
     decision: &Decision,
     gives: fn(&Quota) -> bool,
 ) {
-    entries.with_charges(|charges| {
-        let decided = charges.iter().zip(decision.verdicts()).enumerate();
-        for (position, (charge, verdict)) in decided.filter(|(_, (charge, _))| gives(charge.quota))
-        {
-            if let Some(receipt) = Receipt::of(charge, verdict, decision.verdict_at(position)) {
-                let taken = receipt.cost();
-                limiter.give_back(receipt, taken);
-            }
+    entries.with_charges(|charges| give_back_charges(limiter, charges.iter(), decision, gives));
+}
+
+fn give_back_charges<'c>(
+    limiter: &Limiter,
+    charges: impl Iterator<Item = &'c Charge<'c>>,
+    decision: &Decision,
+    gives: fn(&Quota) -> bool,
+) {
+    let decided = charges.zip(decision.verdicts()).enumerate();
+    for (position, (charge, verdict)) in decided.filter(|(_, (charge, _))| gives(charge.quota)) {
+        if let Some(receipt) = Receipt::of(charge, verdict, decision.verdict_at(position)) {
+            let taken = receipt.cost();
+            limiter.give_back(receipt, taken);
         }
+    }
+}
+
+/// The answer to a request that has waited: one about a part of what `was_asked` is a failure, and gives that back.
+pub(super) fn entire(
+    limiter: &Limiter,
+    entries: Entries<'_>,
+    was_asked: fn(&Quota) -> bool,
+    answer: Result<Decision, BackendError>,
+) -> Result<Decision, BackendError> {
+    let decision = answer?;
+    let Some(failure) = decision.failure().cloned() else {
+        return Ok(decision);
+    };
+    entries.with_charges(|charges| {
+        let asked = charges.iter().filter(|charge| was_asked(charge.quota));
+        give_back_charges(limiter, asked, &decision, |_| true);
     });
+    Err(failure)
 }
 
 impl Drop for Turn {

@@ -9,7 +9,7 @@ use tollgate_core::{
 use tollgate_memory::{MemoryBackend, SystemClock};
 
 use super::Fallback;
-use super::fallback::DecidedPart;
+use super::fallback::{DecidedPart, LocalPayers};
 use super::outages::OutageClock;
 use super::plan::Entries;
 use crate::policy::Limit;
@@ -29,17 +29,29 @@ struct Budgets {
 }
 
 impl LocalBudgets {
-    /// The backend is well: local budgets stand still.
+    /// The backend has decided something: local budgets stand still soon.
     pub(super) fn backend_answered(&self) {
         if let Some(budgets) = self.budgets.get() {
-            budgets.clock.stop();
+            budgets.clock.decided();
         }
     }
 
     #[cfg(test)]
-    pub(super) fn are_running(&self) -> bool {
+    pub(super) fn have_heard_of_a_decision(&self) -> bool {
         let budgets = self.budgets.get();
-        budgets.is_some_and(|budgets| budgets.clock.is_running())
+        budgets.is_some_and(|budgets| budgets.clock.has_decided())
+    }
+
+    /// The backend has failed to decide about these.
+    pub(super) fn backend_failed(&self, entries: Entries<'_>) {
+        if entries.policies().any(has_share) {
+            self.budgets().clock.failed();
+        }
+    }
+
+    fn budgets(&self) -> &Budgets {
+        self.budgets
+            .get_or_init(|| Budgets::new(SystemClock::new()))
     }
 
     /// Takes more of a budget of this process.
@@ -76,10 +88,7 @@ impl LocalBudgets {
         if !says(|rule| matches!(rule, OnFailure::Local(_))) {
             return Fallback::Pass(error);
         }
-        let budgets = self
-            .budgets
-            .get_or_init(|| Budgets::new(SystemClock::new()));
-        budgets.decide(entries, error)
+        self.budgets().decide(entries, error)
     }
 }
 
@@ -96,7 +105,6 @@ impl Budgets {
     }
 
     fn decide(&self, entries: Entries<'_>, error: BackendError) -> Fallback {
-        self.clock.run();
         let plan = entries.only(has_share);
         let (decision, too_dear) = plan.entries().with_charges(|charges| {
             let quotas: Vec<_> = plan.entries().payers().flat_map(shares).collect();
@@ -121,7 +129,7 @@ impl Budgets {
             Ok(decision) if !too_dear => Fallback::Decide(Box::new(DecidedPart {
                 plan,
                 decision,
-                is_local: true,
+                local: LocalPayers::ALL,
             })),
             _ => Fallback::Refuse(error),
         }
@@ -146,10 +154,11 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use tollgate_core::{FailureKind, ManualClock};
+    use tollgate_core::{FailureKind, ManualClock, Timestamp};
 
     use super::super::plan::{Demand, Entry, Plan, PlannedPolicy};
 
+    use super::super::outages::LINGERS;
     use super::*;
 
     #[test]
@@ -169,6 +178,7 @@ mod tests {
         ));
         let fails = || {
             let error = BackendError::new(FailureKind::Unreachable, "");
+            local.backend_failed(plan.entries());
             match local.rule_without_backend(plan.entries(), error) {
                 Fallback::Decide(part) => part.decision.is_admitted(),
                 other => panic!("{other:?}"),
@@ -181,12 +191,31 @@ mod tests {
         local.backend_answered();
         wall.advance(Duration::from_secs(2 * 60 * 60));
 
-        // then nothing has refilled, until an hour of outage has passed
+        // then ten seconds of them count, and the outage that follows
         assert!(!fails());
-        wall.advance(Duration::from_secs(59 * 60));
+        wall.advance(Duration::from_secs(59 * 60 + 49));
         assert!(!fails());
-        wall.advance(Duration::from_secs(60));
+        wall.advance(Duration::from_secs(1));
         assert!(fails());
+    }
+
+    fn ran(clock: &OutageClock, start: Timestamp) -> Duration {
+        Duration::from_micros(clock.now().as_micros() - start.as_micros())
+    }
+
+    /// One server of a cluster fails, and the others decide.
+    #[test]
+    fn local_budgets_refill_while_only_some_requests_fail() {
+        let wall = ManualClock::new();
+        let clock = OutageClock::new(wall.clone());
+        clock.failed();
+        let start = clock.now();
+        for _ in 0..100 {
+            clock.decided();
+            wall.advance(Duration::from_secs(9));
+            clock.failed();
+        }
+        assert_eq!(ran(&clock, start), Duration::from_secs(900));
     }
 
     #[test]
@@ -194,22 +223,22 @@ mod tests {
         let wall = ManualClock::new();
         let clock = OutageClock::new(wall.clone());
         let start = clock.now();
-        let shows = || Duration::from_micros(clock.now().as_micros() - start.as_micros());
+        let shows = || ran(&clock, start);
 
-        wall.advance(Duration::from_secs(10));
+        clock.failed();
         assert_eq!(shows(), Duration::ZERO);
 
-        clock.run();
-        wall.advance(Duration::from_secs(3));
-        clock.run();
-        assert_eq!(shows(), Duration::from_secs(3));
-
-        clock.stop();
         wall.advance(Duration::from_secs(60));
-        assert_eq!(shows(), Duration::from_secs(3));
+        clock.failed();
+        assert_eq!(shows(), Duration::from_secs(60));
 
-        clock.run();
+        clock.decided();
+        wall.advance(Duration::from_secs(60));
+        clock.failed();
+        assert_eq!(shows(), Duration::from_secs(60) + LINGERS);
+
         wall.advance(Duration::from_secs(1));
-        assert_eq!(shows(), Duration::from_secs(4));
+        clock.failed();
+        assert_eq!(shows(), Duration::from_secs(61) + LINGERS);
     }
 }

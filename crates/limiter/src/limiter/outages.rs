@@ -1,11 +1,15 @@
 //! A clock for the budgets of this process.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use tollgate_core::{Clock, Timestamp};
 
-use crate::sync::{AtomicBool, Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
+
+/// The longest time that passes on the clock between two failures if the backend has decided something in between. It may be
+/// that one server of several has failed all the while, and the others have decided.
+pub(crate) const LINGERS: Duration = Duration::from_secs(10);
 
 /// A clock that runs only while the backend fails, so that local budgets refill only then. Otherwise a backend that fails
 /// for a moment every minute would hand out a fresh local burst every minute.
@@ -14,53 +18,52 @@ pub(crate) struct OutageClock(Arc<Outages>);
 
 #[derive(Debug)]
 struct Outages {
-    running: AtomicBool,
     wall: Box<dyn Clock>,
     hands: Mutex<Hands>,
 }
 
 #[derive(Debug)]
 struct Hands {
-    /// The time on the clock when the last outage ended. The clock starts at the time of day, for windows that depend on it.
+    /// The clock starts at the time of day, for windows that depend on it.
     shown: Timestamp,
-    /// The beginning of the present outage, by the wall clock.
-    since: Option<Timestamp>,
+    /// The last failure, by the wall clock.
+    failed_at: Timestamp,
+    /// True if the backend has decided since, or has never failed.
+    decided: bool,
 }
 
 impl OutageClock {
     pub(crate) fn new(wall: impl Clock) -> Self {
+        let now = wall.now();
         let hands = Mutex::new(Hands {
-            shown: wall.now(),
-            since: None,
+            shown: now,
+            failed_at: now,
+            decided: true,
         });
-        Self(Arc::new(Outages {
-            running: AtomicBool::new(false),
-            wall: Box::new(wall),
-            hands,
-        }))
+        let wall = Box::new(wall);
+        Self(Arc::new(Outages { wall, hands }))
     }
 
-    pub(crate) fn run(&self) {
+    /// Moves on to a failure of now.
+    pub(crate) fn failed(&self) {
         let mut hands = self.hands();
-        if hands.since.is_none() {
-            hands.since = Some(self.0.wall.now());
-            self.0.running.store(true, Ordering::Release);
+        let now = self.0.wall.now().max(hands.failed_at);
+        let since_us = now.as_micros() - hands.failed_at.as_micros();
+        let mut since = Duration::from_micros(since_us);
+        if hands.decided {
+            since = since.min(LINGERS);
         }
+        hands.shown = hands.shown.saturating_add(since);
+        (hands.failed_at, hands.decided) = (now, false);
     }
 
-    pub(crate) fn stop(&self) {
-        if !self.0.running.load(Ordering::Acquire) {
-            return;
-        }
-        let mut hands = self.hands();
-        hands.shown = hands.show(self.0.wall.now());
-        hands.since = None;
-        self.0.running.store(false, Ordering::Release);
+    pub(crate) fn decided(&self) {
+        self.hands().decided = true;
     }
 
     #[cfg(test)]
-    pub(crate) fn is_running(&self) -> bool {
-        self.0.running.load(Ordering::Acquire)
+    pub(crate) fn has_decided(&self) -> bool {
+        self.hands().decided
     }
 
     fn hands(&self) -> MutexGuard<'_, Hands> {
@@ -68,17 +71,8 @@ impl OutageClock {
     }
 }
 
-impl Hands {
-    fn show(&self, now: Timestamp) -> Timestamp {
-        let ran_us = self
-            .since
-            .map_or(0, |since| now.as_micros().saturating_sub(since.as_micros()));
-        Timestamp::from_micros(self.shown.as_micros() + ran_us)
-    }
-}
-
 impl Clock for OutageClock {
     fn now(&self) -> Timestamp {
-        self.hands().show(self.0.wall.now())
+        self.hands().shown
     }
 }

@@ -95,6 +95,11 @@ impl<'p> Plan<'p> {
         self.entries.into_iter()
     }
 
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.entries.extend(other.entries);
+        self
+    }
+
     /// The plan, which may outlive the limiter's policies from now on.
     pub(super) fn kept(self) -> Plan<'static> {
         Plan {
@@ -349,7 +354,7 @@ impl<'p> Entry<'p> {
 }
 
 impl<'a> Payer<'a> {
-    fn to_entry(self) -> Entry<'static> {
+    pub(super) fn to_entry(self) -> Entry<'static> {
         let policy = PlannedPolicy::Kept(Arc::clone(self.policy));
         let wish = self.wish.cloned().map(Box::new);
         Entry::new(policy, self.key.clone(), self.demand).wishing(wish)

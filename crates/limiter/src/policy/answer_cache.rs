@@ -23,8 +23,11 @@ pub(super) const DEADLINE: Duration = Duration::from_millis(250);
 const PATIENCE: u32 = 10;
 /// The time for which an identity is not asked for after a failure.
 const BACK_OFF: Duration = Duration::from_secs(1);
-/// The number of questions in a row without an answer that are an outage. One identity is then asked for in each [`BACK_OFF`].
+/// The number of questions in a row without an answer that are an outage, if there was no answer for a [`BACK_OFF`] either.
 const OUTAGE: u32 = 5;
+/// The number of identities that are asked for in each [`BACK_OFF`] of an outage: so many that had an answer before, and so many
+/// others. Whoever names identities whose lookup hangs cannot take the place of the first.
+const PROBES: u32 = 4;
 /// The time between two lines of the log of one kind.
 const QUIET: Duration = Duration::from_secs(60);
 /// The most identities that are remembered: about 1 MB with their tiers, and about 22 MB with one quota each.
@@ -114,8 +117,8 @@ pub(super) struct Memory {
     /// The number of identities that were ever asked for: each has a number.
     asked: u64,
     silences_in_a_row: u32,
-    /// While that is so, no other identity is asked for.
-    quiet_until: Option<Instant>,
+    answered_at: Option<Instant>,
+    probes: Probes,
     /// True if the log has heard of failures, and not yet of their end.
     is_failing: bool,
     outages: RareLine,
@@ -123,6 +126,14 @@ pub(super) struct Memory {
     flaws: RareLine,
     /// Quotas whose budgets begin full.
     fresh: RareLine,
+}
+
+/// The identities that were asked for in the present [`BACK_OFF`] of an outage.
+#[derive(Default)]
+struct Probes {
+    since: Option<Instant>,
+    /// Those without an answer before, and the others.
+    counts: [u32; 2],
 }
 
 /// A kind of line that the log hears once in each [`QUIET`].
@@ -219,7 +230,7 @@ impl<R: Send + 'static> AnswerCache<R> {
             return None;
         };
         let (tells, news) = watch::channel(Progress::None);
-        let (number, identity) = memory.ask(key, &news, now);
+        let (number, identity) = memory.ask(key, &news);
         drop(memory);
         let question = Question {
             asked: Arc::clone(self),
@@ -323,19 +334,26 @@ impl Memory {
         }
     }
 
-    /// True if this identity is not to be asked for now.
-    fn is_at_rest(&self, key: &Key, now: Instant) -> bool {
+    /// True if this identity is not to be asked for now. Otherwise it is, and in an outage it is a probe.
+    fn is_at_rest(&mut self, key: &Key, now: Instant) -> bool {
         let identity = self.identities.get(key);
-        let of_identity = identity.and_then(|identity| identity.not_before);
-        let mut ends = [of_identity, self.quiet_until].into_iter().flatten();
-        self.at_a_time >= MOST_AT_A_TIME || ends.any(|end| now < end)
+        let is_resting = identity
+            .and_then(|identity| identity.not_before)
+            .is_some_and(|end| now < end);
+        if is_resting || self.at_a_time >= MOST_AT_A_TIME {
+            return true;
+        }
+        let was_known = identity.is_some_and(|identity| identity.known.is_some());
+        self.is_outage(now) && !self.probes.take(was_known, now)
+    }
+
+    fn is_outage(&self, now: Instant) -> bool {
+        let is_silent = self.answered_at.is_none_or(|at| now >= at + BACK_OFF);
+        self.silences_in_a_row >= OUTAGE && is_silent
     }
 
     /// The number of a new question, and how its identity is stored.
-    fn ask(&mut self, key: &Key, news: &watch::Receiver<Progress>, now: Instant) -> (u64, Key) {
-        if self.silences_in_a_row >= OUTAGE {
-            self.quiet_until = Some(now + BACK_OFF);
-        }
+    fn ask(&mut self, key: &Key, news: &watch::Receiver<Progress>) -> (u64, Key) {
         self.asked += 1;
         self.at_a_time += 1;
         let key = self.remember(key);
@@ -351,23 +369,31 @@ impl Memory {
         let tells = !self.is_failing && self.outages.is_due(now);
         self.is_failing = true;
         if is_answer {
-            self.quiet_until = None;
-            return tells;
-        }
-        self.silences_in_a_row = self.silences_in_a_row.saturating_add(1);
-        if self.silences_in_a_row >= OUTAGE {
-            self.quiet_until = Some(now + BACK_OFF);
+            self.answered_at = Some(now);
+        } else {
+            self.silences_in_a_row = self.silences_in_a_row.saturating_add(1);
         }
         tells
     }
 
     /// True if a spell of failures is over.
-    fn answered(&mut self, in_time: bool) -> bool {
+    fn answered(&mut self, now: Instant, in_time: bool) -> bool {
         self.silences_in_a_row = 0;
-        self.quiet_until = None;
+        self.answered_at = Some(now);
         let recovers = in_time && self.is_failing;
         self.is_failing &= !in_time;
         recovers
+    }
+}
+
+impl Probes {
+    fn take(&mut self, was_known: bool, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now >= since + BACK_OFF) {
+            (self.since, self.counts) = (Some(now), [0, 0]);
+        }
+        let count = &mut self.counts[usize::from(was_known)];
+        *count += 1;
+        *count <= PROBES
     }
 }
 
@@ -431,7 +457,7 @@ impl<R> Question<R> {
     fn answered(&self, entitlement: Entitlement) {
         let now = Instant::now();
         let mut memory = self.asked.memory();
-        let recovers = memory.answered(!self.is_late);
+        let recovers = memory.answered(now, !self.is_late);
         let mut former = None;
         if let Some(identity) = self.identity(&mut memory) {
             let known = identity.known.replace((entitlement.clone(), now));
@@ -473,7 +499,7 @@ impl<R> Question<R> {
     fn flawed(&self, flaw: &ConfigError) {
         let now = Instant::now();
         let mut memory = self.asked.memory();
-        let recovers = memory.answered(!self.is_late);
+        let recovers = memory.answered(now, !self.is_late);
         let tells = memory.flaws.is_due(now);
         if let Some(identity) = self.identity(&mut memory) {
             identity.rest(now);
@@ -549,17 +575,17 @@ mod tests {
     fn the_log_hears_of_a_spell_when_it_begins_and_when_an_answer_comes_in_time() {
         let (mut memory, start) = (Memory::default(), Instant::now());
         // A late answer neither begins a spell nor ends one.
-        assert!(!memory.answered(false));
-        assert!(!memory.answered(true));
+        assert!(!memory.answered(start, false));
+        assert!(!memory.answered(start, true));
 
         assert!(memory.failed(start, false));
         assert!(!memory.failed(start + 2 * QUIET, false), "the same spell");
-        assert!(!memory.answered(false));
-        assert!(memory.answered(true));
-        assert!(!memory.answered(true));
+        assert!(!memory.answered(start, false));
+        assert!(memory.answered(start, true));
+        assert!(!memory.answered(start, true));
 
         assert!(memory.failed(start + 2 * QUIET, false));
-        assert!(memory.answered(true));
+        assert!(memory.answered(start, true));
         assert!(
             !memory.failed(start + 3 * QUIET - NANOSECOND, false),
             "the minute of another spell"
@@ -567,21 +593,29 @@ mod tests {
     }
 
     #[test]
-    fn in_an_outage_one_identity_is_asked_for_in_each_second() {
+    fn in_an_outage_a_few_identities_are_asked_for_in_each_second() {
         let (mut memory, start) = (Memory::default(), Instant::now());
-        let rests = |memory: &Memory, after| memory.is_at_rest(&Key::from("other"), start + after);
-        for _ in 1..OUTAGE {
+        let known = Key::from("known");
+        memory.remember(&known);
+        memory.identities.get_mut(&known).unwrap().known = Some((Entitlement::OWN, start));
+        let asks = |memory: &mut Memory, after| {
+            ["other", "known"].map(|key| {
+                let key = Key::from(key);
+                let asks = |_: &u32| !memory.is_at_rest(&key, start + after);
+                (0..100).take_while(asks).count()
+            })
+        };
+        memory.answered(start, true);
+        for _ in 0..OUTAGE {
             memory.failed(start, false);
         }
-        assert!(!rests(&memory, Duration::ZERO));
-        memory.failed(start, false);
-        assert!(rests(&memory, SECOND - NANOSECOND));
-        assert!(!rests(&memory, SECOND));
-
-        // While the answer of the one is awaited, no other is asked for.
-        let (_tells, news) = watch::channel(Progress::None);
-        memory.ask(&Key::from("one"), &news, start + SECOND);
-        assert!(rests(&memory, 2 * SECOND - NANOSECOND));
-        assert!(!rests(&memory, 2 * SECOND));
+        // There was an answer a moment ago.
+        assert_eq!(asks(&mut memory, SECOND - NANOSECOND), [100, 100]);
+        for second in 1..4 {
+            assert_eq!(asks(&mut memory, second * SECOND), [4, 4]);
+            assert_eq!(asks(&mut memory, second * SECOND), [0, 0]);
+        }
+        memory.answered(start + 4 * SECOND, true);
+        assert_eq!(asks(&mut memory, 4 * SECOND), [100, 100]);
     }
 }

@@ -32,7 +32,7 @@ const MOST_SCOPES: usize = 64;
 ///   identity that has one quota, rendered headers among them, and nothing beyond that, however many different quotas are stated
 ///   over time. Then the next request is served by the old answer, while a task asks again. Questions, deadline and failures are as
 ///   those of [`Tiers::by_async`](crate::Tiers::by_async): the requests that wait for one identity ask once, at most 1,024
-///   identities are asked for at a time, and a dead database is asked once a second.
+///   identities are asked for at a time, and a dead database is asked a few times a second.
 /// * **An invalid answer** counts as a failure for its identity alone: the old answer holds, or else what
 ///   [`on_unknown`](Self::on_unknown) says, and the identity is not asked for during the next second. The log has a warning that
 ///   says why, at most one a minute. These answers count as failures:

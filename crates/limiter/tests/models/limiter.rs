@@ -1,6 +1,5 @@
 //! The health of the backend, and the clock that runs while it does not decide.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::health::Health;
-use super::outages::OutageClock;
+use super::outages::{LINGERS, OutageClock};
 use tollgate_testkit::models::{end, in_every_order};
 
 /// The levels of what was told.
@@ -113,49 +112,43 @@ fn the_clock_of_outages_counts_each_of_them_once() {
         let wall = ManualClock::new();
         let clock = OutageClock::new(wall.clone());
         let start = clock.now();
-        clock.run();
+        clock.failed();
         wall.advance(Duration::from_secs(3));
 
-        // Two hear at once that the backend is well again, and a third reads.
-        let stopping = [(); 2].map(|()| {
+        let failing = [(); 2].map(|()| {
             let clock = clock.clone();
-            thread::spawn(move || clock.stop())
+            thread::spawn(move || clock.failed())
         });
-        assert_eq!(gone(&clock, start), 3);
-        end(stopping);
+        let shown = [clock.now(), clock.now()];
+        end(failing);
 
-        wall.advance(Duration::from_secs(60));
+        assert!(shown.is_sorted(), "{shown:?}");
         assert_eq!(gone(&clock, start), 3);
     });
 }
 
+/// One thread hears of a decision, and another of a failure at the same time.
 #[test]
-fn the_clock_of_outages_never_goes_back() {
+fn the_clock_of_outages_soon_stands_still_after_a_decision() {
     in_every_order(|| {
         let wall = ManualClock::new();
         let clock = OutageClock::new(wall.clone());
         let start = clock.now();
-        let ended = Arc::new(AtomicUsize::new(0));
-
-        let flapping = [0, 1].map(|which| {
-            let (clock, wall, ended) = (clock.clone(), wall.clone(), Arc::clone(&ended));
+        clock.failed();
+        let hearing = [0, 1].map(|which| {
+            let clock = clock.clone();
             thread::spawn(move || {
                 if which == 0 {
-                    clock.run();
-                    wall.advance(Duration::from_secs(1));
+                    clock.failed();
                 } else {
-                    clock.stop();
+                    clock.decided();
                 }
-                ended.fetch_add(1, Ordering::SeqCst);
             })
         });
-        let before = clock.now();
-        clock.run();
-        let shown = [before, clock.now(), clock.now()];
-        end(flapping);
-
-        assert!(shown.is_sorted(), "{shown:?}");
-        assert!(start <= shown[0] && shown[2] <= clock.now());
-        assert!(gone(&clock, start) <= 1);
+        end(hearing);
+        clock.decided();
+        wall.advance(Duration::from_secs(60));
+        clock.failed();
+        assert_eq!(gone(&clock, start), LINGERS.as_secs());
     });
 }

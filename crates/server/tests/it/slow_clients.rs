@@ -138,6 +138,11 @@ async fn a_head_may_have_many_fields_and_not_much_in_them() {
     // nginx passes on 32 KiB.
     let long = format!("{QUESTION}x-long: {}\r\n", "x".repeat(40 << 10));
     assert_eq!(send(forward_auth, "GET /", &long).await.status, 204);
+    // However it is cut into packets.
+    for kib in [64, 66, 70, 100, 200] {
+        let longer = format!("{QUESTION}x-long: {}\r\n", "x".repeat(kib << 10));
+        assert_eq!(send(forward_auth, "GET /", &longer).await.status, 431);
+    }
     for address in [forward_auth, status, admin] {
         let endless = format!("GET / HTTP/1.1\r\nx-long: {}", "x".repeat(100 << 10));
         let answer = closed(address, &endless).await;

@@ -45,6 +45,7 @@ mod config_roundtrip;
 mod config_shedding;
 mod documented_samples;
 mod failure;
+mod failure_cluster;
 mod failure_redis;
 mod grpc;
 mod handles;

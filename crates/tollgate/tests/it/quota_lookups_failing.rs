@@ -15,6 +15,7 @@ use tower::{Layer, ServiceExt};
 const OWN: u64 = 2;
 const STATED: u64 = 250;
 const REMEMBERED: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
 
 type Answer = Result<Option<u64>, &'static str>;
 
@@ -209,7 +210,7 @@ async fn an_identity_whose_quota_was_never_known_obeys_the_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_database_is_asked_for_one_quota_a_second() {
+async fn a_dead_database_is_asked_for_a_few_quotas_a_second() {
     let database = Database::that_says(Err("no"));
     let limiter = limiter(database.lookup());
 
@@ -219,7 +220,7 @@ async fn a_dead_database_is_asked_for_one_quota_a_second() {
         }
         sleep(Duration::from_secs(1)).await;
     }
-    assert!((5..=15).contains(&database.asked()), "{}", database.asked());
+    assert!((5..=45).contains(&database.asked()), "{}", database.asked());
 
     database.now_says(Ok(Some(STATED)));
     for customer in 0..100 {
@@ -241,6 +242,50 @@ async fn identities_that_cannot_be_asked_for_stop_no_other_question() {
         }
         assert_eq!(quota_of(&limiter, &customer.to_string()).await, customer);
         sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Identities for which the lookup hangs, ten times as many as those that it answers.
+#[tokio::test(start_paused = true)]
+async fn identities_whose_lookup_hangs_stop_no_other_question() {
+    let limiter = limiter(QuotaLookup::new(REMEMBERED, |key: Key| async move {
+        if key.text().unwrap_or_default().starts_with("hangs") {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, std::convert::Infallible>(Some(Quota::per_hour(STATED)))
+    }));
+    for customer in 0..100 {
+        for hung in 0..10 {
+            let hung = format!("hangs-{customer}-{hung}");
+            let limiter = limiter.clone();
+            tokio::spawn(async move { quota_of(&limiter, &hung).await });
+        }
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(quota_of(&limiter, &customer.to_string()).await, STATED);
+    }
+}
+
+/// However many hang, the callers that were known once end the outage.
+#[tokio::test(start_paused = true)]
+async fn callers_that_come_again_are_asked_for_beside_any_number_that_hangs() {
+    let limiter = limiter(QuotaLookup::new(SECOND, |key: Key| async move {
+        if key.text().unwrap_or_default().starts_with("hangs") {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, std::convert::Infallible>(Some(Quota::per_hour(STATED)))
+    }));
+    assert_eq!(quota_of(&limiter, "regular").await, STATED);
+    for second in 0..20 {
+        for hung in 0..100 {
+            let hung = format!("hangs-{second}-{hung}");
+            let limiter = limiter.clone();
+            tokio::spawn(async move { quota_of(&limiter, &hung).await });
+        }
+        sleep(2 * SECOND).await;
+        assert_eq!(quota_of(&limiter, "regular").await, STATED);
+        settled().await;
+        let new = format!("new-{second}");
+        assert_eq!(quota_of(&limiter, &new).await, STATED);
     }
 }
 

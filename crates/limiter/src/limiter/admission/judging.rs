@@ -2,17 +2,17 @@
 
 use tokio::time::Instant;
 use tollgate_core::{
-    BackendError, Capability, Charge, Decision, FailureKind, Mode, Quota, Settlement, Timestamp,
-    Verdict,
+    BackendError, Capability, Charge, Decision, FailureKind, Mode, Outcome, Quota, Settlement,
+    Timestamp, Verdict,
 };
 
-use super::{Entries, Fallback, Judgement, Limiter, Rejection, Ruling};
+use super::{Entries, Fallback, Judgement, Limiter, Plan, Rejection, Ruling};
+use crate::Policy;
 use crate::limiter::Ledger;
 use crate::limiter::event::{Cause, Origin};
-use crate::limiter::fallback::DecidedPart;
-use crate::limiter::line::Attempts;
+use crate::limiter::fallback::{DecidedPart, LocalPayers};
+use crate::limiter::line::{Attempts, give_back};
 use crate::limiter::local::has_share;
-use crate::{OnFailure, Policy};
 
 impl Limiter {
     /// Takes the backend's decision, or applies the failure rule. Every decision passes here, and observers are told from here.
@@ -24,6 +24,9 @@ impl Limiter {
         answer: Result<Decision, BackendError>,
     ) -> Result<Decision, Fallback> {
         match answer {
+            Ok(decision) if decision.failure().is_some() => {
+                Err(self.fall_back_in_part(waited_us, entries, &decision))
+            }
             Ok(decision) => {
                 let cause = Cause::of(&decision);
                 self.hear(entries, &decision, cause.after(waited_us));
@@ -72,26 +75,33 @@ impl Limiter {
         entries: Entries<'_>,
         error: BackendError,
     ) -> Fallback {
+        self.backend_failed(entries, &error);
+        if let Some((decided, left_out)) = self.decide_without_permits(entries, &error) {
+            return self.join(waited_us, decided, &left_out, error);
+        }
+        let fallback = self.0.local.rule_without_backend(entries, error);
+        self.observe_fallback(waited_us, entries, &fallback);
+        fallback
+    }
+
+    fn backend_failed(&self, entries: Entries<'_>, error: &BackendError) {
+        // In this order: a thread that hears of a decision meanwhile stops the local budgets, or the next one does.
+        self.0.local.backend_failed(entries);
+        let place = || self.0.backend.admin().place();
+        let now = Instant::now().into_std();
+        self.0.health.failed(now, error, place);
+    }
+
+    fn observe_fallback(&self, waited_us: u32, entries: Entries<'_>, fallback: &Fallback) {
         let observers = &self.0.observers;
         let after = |cause: Cause| cause.after(waited_us);
-        let place = || self.0.backend.admin().place();
-        self.0
-            .health
-            .failed(Instant::now().into_std(), &error, place);
-        let fallback = match self.decide_without_permits(entries, &error) {
-            Some(part) => Fallback::Decide(Box::new(part)),
-            None => self.0.local.rule_without_backend(entries, error),
-        };
-        match &fallback {
+        match fallback {
             Fallback::Decide(part) => {
-                let (cause, is_left_out): (_, fn(&Policy) -> bool) = if part.is_local {
-                    (Cause::Local, |policy| !has_share(policy))
-                } else {
-                    (Cause::of(&part.decision), Policy::holds)
-                };
-                observers.decided(part.plan.entries(), &part.decision, after(cause));
+                let origin = after(Cause::Local);
+                observers.decided(part.plan.entries(), &part.decision, origin);
                 // The other policies have no say in it.
-                observers.undecided(entries, after(Cause::PassedUndecided), is_left_out);
+                let passed = after(Cause::PassedUndecided);
+                observers.undecided(entries, passed, |policy| !has_share(policy));
             }
             Fallback::Pass(_) => {
                 self.0.health.passed();
@@ -101,37 +111,93 @@ impl Limiter {
                 observers.undecided(entries, after(Cause::RefusedUndecided), |_| true);
             }
         }
-        // A thread that heard of a decision meanwhile may have found local budgets standing still. The next decision
-        // stops them.
-        self.0.health.fails_still();
-        fallback
     }
 
-    /// Decides without the policies that hold something, if a backend in this process has no room for that, and these say that a
-    /// request then passes. So whoever fills their part of the memory gets around no other policy.
+    /// Applies the failure rules of the policies whose server failed, beside the decision about the others. So whoever names an identity
+    /// whose server is away gets around no other policy.
+    #[cold]
+    fn fall_back_in_part(
+        &self,
+        waited_us: u32,
+        entries: Entries<'_>,
+        decision: &Decision,
+    ) -> Fallback {
+        let is_known = |verdict: &Verdict| verdict.outcome() != Outcome::Unknown;
+        let (decided, failed) = DecidedPart::of(entries, decision, is_known);
+        let error = decision.failure().cloned();
+        let error = error.unwrap_or_else(|| BackendError::new(FailureKind::Unreachable, ""));
+        self.backend_failed(failed.entries(), &error);
+        self.join(waited_us, decided, &failed, error)
+    }
+
+    /// The outcome of a decision about some policies and of a failure about others.
+    fn join(
+        &self,
+        waited_us: u32,
+        decided: DecidedPart,
+        failed: &Plan<'static>,
+        error: BackendError,
+    ) -> Fallback {
+        let origin = Cause::of(&decided.decision).after(waited_us);
+        let observers = &self.0.observers;
+        let (entries, decision) = (decided.plan.entries(), &decided.decision);
+        if !decision.is_admitted() {
+            observers.decided(entries, decision, origin);
+            let passed = Cause::PassedUndecided.after(waited_us);
+            observers.undecided(failed.entries(), passed, |_| true);
+            return Fallback::Decide(Box::new(decided));
+        }
+        let fallback = self.0.local.rule_without_backend(failed.entries(), error);
+        self.observe_fallback(waited_us, failed.entries(), &fallback);
+        let is_refused = match &fallback {
+            Fallback::Decide(local) => !local.decision.is_admitted(),
+            Fallback::Pass(_) => false,
+            Fallback::Refuse(_) => true,
+        };
+        if is_refused {
+            give_back(self, entries, decision, |_| true);
+            let refused = Cause::RefusedUndecided.after(waited_us);
+            observers.undecided(entries, refused, |_| true);
+            return fallback;
+        }
+        observers.decided(entries, decision, origin);
+        let rest = match fallback {
+            Fallback::Decide(local) => Some(*local),
+            _ => self.assume(failed.entries()).map(|decision| DecidedPart {
+                plan: failed.entries().to_plan(),
+                decision,
+                local: LocalPayers::NONE,
+            }),
+        };
+        Fallback::Decide(Box::new(match rest {
+            Some(rest) => decided.and(rest),
+            None => decided,
+        }))
+    }
+
+    /// Decides without the policies that hold something, if a backend in this process has no room for that. So whoever fills their
+    /// part of the memory gets around no other policy. Returns the rest as well.
     fn decide_without_permits(
         &self,
         entries: Entries<'_>,
         error: &BackendError,
-    ) -> Option<DecidedPart> {
+    ) -> Option<(DecidedPart, Plan<'static>)> {
         if error.kind() != FailureKind::Full {
             return None;
         }
-        let passes = |policy: &Policy| policy.shadow || policy.on_failure == OnFailure::Allow;
         let plan = entries.only(|policy| !policy.holds());
-        let mut left_out = entries.policies().filter(|policy| policy.holds());
-        if plan.is_empty() || !left_out.all(passes) {
+        if plan.is_empty() {
             return None;
         }
         let now = Some(Instant::now());
         let answer = self.decide_by(plan.entries(), now, Attempts::Once);
         let decision = answer.try_now().ok()?.ok()?;
-        let is_local = false;
-        Some(DecidedPart {
+        let decided = DecidedPart {
             plan,
             decision,
-            is_local,
-        })
+            local: LocalPayers::NONE,
+        };
+        Some((decided, entries.only(Policy::holds)))
     }
 
     pub(super) fn rule<T>(
@@ -152,7 +218,13 @@ impl Limiter {
         conclude: impl FnOnce(Ruling<'_>) -> T,
     ) -> T {
         match self.judge(waited_us, entries, answer) {
-            Ok(decision) => conclude(Ruling::of(self, entries, &decision, false, waited_us)),
+            Ok(decision) => conclude(Ruling::of(
+                self,
+                entries,
+                &decision,
+                LocalPayers::NONE,
+                waited_us,
+            )),
             Err(fallback) => self.rule_by(fallback, waited_us, entries, conclude),
         }
     }
@@ -170,7 +242,7 @@ impl Limiter {
             Fallback::Decide(decided) => {
                 part = decided;
                 let (plan, decision) = (&part.plan, &part.decision);
-                Ruling::of(self, plan.entries(), decision, part.is_local, waited_us)
+                Ruling::of(self, plan.entries(), decision, part.local, waited_us)
             }
             Fallback::Pass(error) => {
                 assumed = self.assume(entries);
@@ -178,7 +250,7 @@ impl Limiter {
                     settler: &self.0.settler,
                     entries,
                     decision,
-                    is_local: false,
+                    local: LocalPayers::NONE,
                     waited_us,
                 });
                 Ruling::Undecided(error, holds)
@@ -187,12 +259,11 @@ impl Limiter {
         })
     }
 
-    /// The charges of a decision, for a transport that asks by itself. If `is_local`, a budget of this process decided, which gives
-    /// no receipts.
+    /// The charges of a decision, for a transport that asks by itself.
     #[doc(hidden)]
     #[must_use]
-    pub fn ledger(&self, entries: Entries<'_>, decision: &Decision, is_local: bool) -> Ledger {
-        Ledger::of(&self.0.settler, entries, decision, is_local)
+    pub fn ledger(&self, entries: Entries<'_>, decision: &Decision, local: LocalPayers) -> Ledger {
+        Ledger::of(&self.0.settler, entries, decision, local)
     }
 
     /// Refuses a request for want of a place, which the backend was not asked about: that says nothing of its health.
@@ -205,7 +276,13 @@ impl Limiter {
     ) -> T {
         let origin = Cause::NoPlace.after(waited_us);
         self.0.observers.decided(entries, refused, origin);
-        conclude(Ruling::of(self, entries, refused, false, waited_us))
+        conclude(Ruling::of(
+            self,
+            entries,
+            refused,
+            LocalPayers::NONE,
+            waited_us,
+        ))
     }
 
     /// The units that an undecided request holds all the same, if the backend is to count them. The verdicts are unknown, so that
@@ -230,7 +307,7 @@ impl Limiter {
         })
     }
 
-    /// The backend is well: local budgets stand still. A decision without its server says nothing of that.
+    /// The backend is well: local budgets stand still soon. A decision without its server says nothing of that.
     #[inline]
     fn backend_answered(&self, decision: &Decision) {
         if self.0.health.is_failing() && !decision.is_known() {
@@ -334,7 +411,7 @@ mod tests {
                 begin.wait();
                 end.wait();
                 decides();
-                ran_on += usize::from(limiter.0.local.are_running());
+                ran_on += usize::from(!limiter.0.local.have_heard_of_a_decision());
             }
             assert_eq!(ran_on, 0, "of {ROUNDS}");
         });

@@ -13,7 +13,8 @@ use tollgate_core::{BackendError, Charge, Decision, LateAnswer, Mode, Quota, Ret
 
 use super::{Entries, Fallback, Limiter, Plan, Rejection, Ruling};
 use crate::RequestView;
-use crate::limiter::line::{Attempts, Place, Turn, give_back};
+use crate::limiter::fallback::LocalPayers;
+use crate::limiter::line::{Attempts, Place, Turn, entire, give_back};
 use crate::limiter::observer::Observers;
 use crate::limiter::places::{self, PlaceEnd, PlaceWait};
 use crate::limiter::planning::PendingPlan;
@@ -209,6 +210,7 @@ impl PendingAdmission {
                 let Step::Holding(_, turn) = self.take_step() else {
                     return Poll::Pending;
                 };
+                let held = entire(limiter, turn.plan().entries(), Quota::is_held, held);
                 Step::Ended(match held {
                     Ok(held) => End::InTurn(limiter.with_places(turn, &held, self.waited_us)),
                     Err(error) => End::FailedInTurn(turn, error),
@@ -251,7 +253,13 @@ impl End {
             }
             Self::InTurn(turn) => {
                 let (entries, decision) = (turn.plan().entries(), turn.decision());
-                conclude(Ruling::of(limiter, entries, decision, false, waited_us))
+                conclude(Ruling::of(
+                    limiter,
+                    entries,
+                    decision,
+                    LocalPayers::NONE,
+                    waited_us,
+                ))
             }
             Self::FailedInTurn(mut turn, error) => {
                 let entries = turn.plan().entries();
@@ -356,7 +364,7 @@ impl Limiter {
         place: Place,
         deadline: Option<Instant>,
     ) -> Result<Box<Turn>, Box<Result<Decision, BackendError>>> {
-        let decision = match answer {
+        let decision = match entire(self, entries, |_| true, answer) {
             Ok(decision) => places::without_places(entries, &decision),
             Err(error) => return Err(Box::new(Err(error))),
         };
@@ -378,6 +386,8 @@ impl Limiter {
         waited_us: u32,
     ) -> Result<Box<Turn>, Box<Result<Decision, BackendError>>> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // While a server fails, no request begins to wait.
+        let left = decision.failure().map(|_| Duration::ZERO).or(left);
         if let Some(left) = left.filter(|left| *left < decision.wait()) {
             give_back(self, entries, &decision, |_| true);
             return Err(Box::new(Ok(too_late(entries, &decision, left))));
