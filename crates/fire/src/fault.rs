@@ -105,6 +105,7 @@ impl Topology {
             Fault::ClientDies,
             Fault::FlushAll,
             Fault::SlowReader,
+            Fault::Forgotten,
             Fault::IdleEnd(millis(rng, 20..200)),
             Fault::Latency(millis(rng, 1..300)),
             Fault::Narrow(rng.u32(2_000..40_000)),
@@ -122,7 +123,6 @@ impl Topology {
                     Fault::Drop,
                     Fault::HalfClose,
                     Fault::Stall,
-                    Fault::Forgotten,
                     Fault::Stop(millis(rng, 100..5_000)),
                 ]);
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate_core::{Backend, BackendError, Call, Charge, Key, Mode, Quota, Scope};
+use tollgate_core::{Backend, BackendError, Call, Charge, FailureKind, Key, Mode, Quota, Scope};
 use tollgate_redis::RedisBackend;
 
 use crate::Result;
@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// So many that each node of a cluster has some of them.
 const KEYS: usize = 12;
+
+/// So many that each connection is used again after the fault, whichever was used first.
+const ROUNDS: usize = 8;
 
 /// The client. Its runtime has a thread of its own, so that connections are looked after while nobody asks.
 #[derive(Debug)]
@@ -41,7 +44,7 @@ impl IdleClient {
     /// Asks until every key is answered. False if some are not for long.
     pub(crate) fn is_answered(&self) -> bool {
         let until = Instant::now() + PATIENCE;
-        while self.ask().is_err() {
+        while !self.ask().is_empty() {
             if Instant::now() > until {
                 return false;
             }
@@ -51,20 +54,23 @@ impl IdleClient {
 
     /// Asks after the fault, and returns what was wrong with the answers.
     pub(crate) fn ask_after(&self, fault: Fault) -> Option<String> {
-        let mut answer = self.ask();
-        // Whoever asks over a forgotten connection cannot know, for one deadline.
-        if fault == Fault::Forgotten && answer.is_err() {
-            answer = self.ask();
-        }
-        let error = answer.err()?;
-        Some(format!(
-            "{}: a request was undecided: {error}",
-            fault.name()
-        ))
+        // Whoever asks first over a forgotten connection cannot know, for one deadline.
+        let is_forgiven = |round: usize, error: &BackendError| {
+            let timed_out = matches!(error.kind(), FailureKind::TimedOut { .. });
+            round == 0 && fault == Fault::Forgotten && timed_out
+        };
+        (0..ROUNDS).find_map(|round| {
+            let mut errors = self.ask().into_iter();
+            let error = errors.find(|error| !is_forgiven(round, error))?;
+            let fault = fault.name();
+            Some(format!(
+                "{fault}: a request of round {round} was undecided: {error}"
+            ))
+        })
     }
 
-    /// Asks for each key, all concurrently.
-    fn ask(&self) -> std::result::Result<(), BackendError> {
+    /// Asks for each key, all concurrently, and returns why some were not answered.
+    fn ask(&self) -> Vec<BackendError> {
         let quota = Quota::per_day(1_000_000);
         let keys: Vec<_> = (0..KEYS).map(|n| Key::from(&*n.to_string())).collect();
         let calls: Vec<_> = keys
@@ -81,11 +87,11 @@ impl IdleClient {
             })
             .collect();
         self.runtime.block_on(async {
-            let mut answered = Ok(());
+            let mut errors = Vec::new();
             for call in calls {
-                answered = answered.and(call.await.map(|_decision| ()));
+                errors.extend(call.await.err());
             }
-            answered
+            errors
         })
     }
 }

@@ -172,10 +172,7 @@ impl Stage {
                 Effect::Trouble
             }
             Fault::Forgotten => {
-                let Servers::Single(single) = &self.servers else {
-                    return Err("only the one server is behind a proxy that forgets".into());
-                };
-                single.proxy.forget();
+                self.networks().into_iter().for_each(Network::forget);
                 Effect::Trouble
             }
             Fault::FlushAll => {

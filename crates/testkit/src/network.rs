@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,6 +49,8 @@ struct Shared {
     weather: Mutex<Weather>,
     /// The names of the nodes for which nothing passes.
     parted: Mutex<Vec<Vec<u8>>>,
+    /// The number of times at which all connections of clients that were open then have been forgotten.
+    forgotten: AtomicU64,
     is_over: AtomicBool,
 }
 
@@ -102,6 +104,11 @@ impl Network {
         let introductions = introductions.iter().map(|it| it.to_vec());
         *lock(&self.shared.parted) = introductions.collect();
     }
+
+    /// Forgets every connection of a client, as a firewall does: its bytes vanish, and it stays open. New connections work.
+    pub fn forget(&self) {
+        self.shared.forgotten.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl Drop for Network {
@@ -134,6 +141,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             let there = Way {
                 shared: Arc::clone(shared),
                 introduction: Arc::default(),
+                opened_at: shared.forgotten.load(Ordering::Acquire),
                 is_answers: false,
             };
             let back = Way {
@@ -151,6 +159,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 struct Way {
     shared: Arc<Shared>,
     introduction: Arc<Mutex<Vec<u8>>>,
+    opened_at: u64,
     is_answers: bool,
 }
 
@@ -163,6 +172,9 @@ impl Way {
                 self.introduce(&buffer[..length]);
             }
             self.wait(length, came_at);
+            if self.is_forgotten() {
+                continue;
+            }
             if self.is_over() || to.write_all(&buffer[..length]).is_err() {
                 break;
             }
@@ -205,8 +217,16 @@ impl Way {
         }
     }
 
+    fn is_inner(&self) -> bool {
+        INNER.iter().any(|name| self.says(name))
+    }
+
+    fn is_forgotten(&self) -> bool {
+        self.opened_at < self.shared.forgotten.load(Ordering::Acquire) && !self.is_inner()
+    }
+
     fn weather(&self) -> Weather {
-        if INNER.iter().any(|name| self.says(name)) {
+        if self.is_inner() {
             return Weather::default();
         }
         *lock(&self.shared.weather)
