@@ -589,6 +589,37 @@ fn servers_that_speak_tls_are_examined_over_it() {
     }
 }
 
+/// The doctor waits for longer than a service does; the rest of its words lead to the table of errors.
+#[test]
+fn a_mixed_up_port_is_told_in_the_words_of_its_row_in_the_table_of_errors() {
+    let tls = Tls::start();
+    let plain = tls.server.url().replace("redis://", "rediss://");
+    let encrypted = tls.url().replace("rediss://", "redis://");
+    let page = include_str!("../../../../docs/redis.md").replace("within 2s", "within 5s");
+    for (url, way, mix_up) in [
+        (
+            plain,
+            "redis:// or rediss://",
+            "`rediss://` to a plain port",
+        ),
+        (encrypted, "(rediss://)", "`redis://` to a TLS port"),
+    ] {
+        let ran = doctor(&["--redis", &url]);
+
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains(way), "{ran:?}");
+        let is_told = |row: &&str| {
+            let mut cells = row.trim_start_matches("| ").split(" | ");
+            row.starts_with("| ") && cells.next().is_some_and(|cause| ran.err.contains(cause))
+        };
+        let rows: Vec<_> = page.lines().filter(is_told).collect();
+        assert!(
+            rows.iter().any(|row| row.contains(mix_up)),
+            "{ran:?}: {rows:#?}"
+        );
+    }
+}
+
 #[test]
 fn a_server_that_asks_for_a_password_says_so() {
     let server = Standalone::start();
