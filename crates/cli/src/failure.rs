@@ -58,6 +58,12 @@ impl Failure {
         Self { message, ..self }
     }
 
+    /// This failure, with words behind it.
+    pub(crate) fn followed_by(self, words: &str) -> Self {
+        let message = format!("{}; {words}", self.message);
+        Self { message, ..self }
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code

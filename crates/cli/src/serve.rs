@@ -7,6 +7,7 @@ mod service_manager;
 mod signals;
 mod tls;
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -203,14 +204,36 @@ async fn connected(asked: &ServeArguments) -> Result<RedisBackend, Failure> {
     if let Some(deadline) = asked.deadline {
         builder = builder.deadline(deadline);
     }
-    let connected = match builder.clone().connect().await {
-        Err(error) if asked.on_failure.is_some() && may_pass(&error) => {
-            tracing::warn!("Redis is away, and until it is back --on-failure decides: {error}");
-            builder.start()
-        }
-        connected => connected,
+    let error = match builder.clone().connect().await {
+        Ok(backend) => return Ok(backend),
+        Err(error) => error,
     };
-    connected.map_err(Failure::unconnected)
+    if !may_pass(&error) {
+        return Err(Failure::unconnected(error));
+    }
+    let file = asked.file.display();
+    let is_stated = || fs::read_to_string(&asked.file).is_ok_and(|text| states_every_rule(&text));
+    if asked.on_failure.is_none() && !is_stated() {
+        return Err(Failure::unconnected(error).followed_by(&format!(
+            "to start without Redis, set --on-failure, or on_failure in every policy of {file} that is not in shadow"
+        )));
+    }
+    tracing::warn!("Redis is away, and until it is back the stated rule decides: {error}");
+    builder.start().map_err(Failure::unconnected)
+}
+
+/// True if each policy of a file in TOML that is enforced states its rule. The text is looked at, since a rule that is left out has a
+/// default, which nobody has chosen.
+fn states_every_rule(text: &str) -> bool {
+    let document: toml::Table = text.parse().unwrap_or_default();
+    let policies: Vec<_> = match document.get("policies") {
+        Some(toml::Value::Array(policies)) => policies.iter().collect(),
+        Some(toml::Value::Table(by_name)) => by_name.values().collect(),
+        _ => return false,
+    };
+    let is_in_shadow =
+        |policy: &toml::Value| policy.get("shadow").and_then(toml::Value::as_bool) == Some(true);
+    (policies.iter()).all(|policy| policy.get("on_failure").is_some() || is_in_shadow(policy))
 }
 
 fn may_pass(error: &ConnectError) -> bool {
@@ -278,6 +301,33 @@ impl Socket {
         match address {
             Some(address) => Self::bound(argument, address, told).await.map(Some),
             None => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::states_every_rule;
+
+    #[test]
+    fn every_policy_states_its_rule_but_those_in_shadow() {
+        let stated = "[[policies]]\nname = 'a'\non_failure = 'deny'\n";
+        let shadow = "[[policies]]\nname = 'b'\nshadow = true\n";
+        let enforced = "[[policies]]\nname = 'c'\nshadow = false\n";
+        for (text, expected) in [
+            (stated.to_owned(), true),
+            (format!("{stated}{shadow}"), true),
+            (format!("{stated}{enforced}"), false),
+            (
+                "[policies.a]\non_failure = { local-one-in = 4 }".to_owned(),
+                true,
+            ),
+            ("[policies.a]\nquotas = '1/s'".to_owned(), false),
+            // A file of envoy/ratelimit, and one without policies.
+            ("domain: shop\ndescriptors: []\n".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(states_every_rule(&text), expected, "{text}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The program while Redis does not decide: `--on-failure` and `--deadline`, for each file and each gateway.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Child;
@@ -14,7 +15,7 @@ use tollgate_testkit::Standalone;
 use tonic::transport::Channel;
 
 use crate::serve::http::send;
-use crate::serve::program::{FORWARD_AUTH, RULES, Told, program, signal};
+use crate::serve::program::{FORWARD_AUTH, PATIENCE, RULES, Told, program, signal};
 
 /// A file that allows two requests an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,20 +205,100 @@ async fn without_redis_the_stated_rule_decides_for_each_gateway_and_after_a_relo
     }
 }
 
-/// An operator starts it so in an outage.
+/// An operator starts it so in an outage. Redis decides as soon as it is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_stated_rule_the_program_starts_while_redis_is_away() {
-    for limits in [Limits::EnvoyRatelimit, Limits::Toml] {
+    let local = ["--on-failure", "local"];
+    let counts = ["Ok", "Ok", "OverLimit"];
+    for (limits, options, expected) in [
+        (Limits::EnvoyRatelimit, &local[..], counts),
+        (Limits::Toml, &local, counts),
+        (Limits::DenyingToml, &[], ["Unavailable"; 3]),
+    ] {
         let mut redis = Standalone::start();
         redis.kill();
 
-        let served = Served::with(limits, &redis, &["--on-failure", "local"]).await;
+        let served = Served::with(limits, &redis, options).await;
 
-        for code in ["Ok", "Ok", "OverLimit"] {
+        for code in expected {
             for gateway in &served.gateways {
                 assert_eq!(gateway.ask().await, code, "{limits:?}");
             }
         }
+        redis.restart();
+        let by_redis = async {
+            while redis.command(&["DBSIZE"]) == ":0\r\n" {
+                for gateway in &served.gateways {
+                    let _code = gateway.ask().await;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, by_redis).await.unwrap();
+    }
+}
+
+/// The status with which the program ends because of this address of Redis, and what it says. It must not start.
+fn refused(limits: &str, name: &str, redis: &str, options: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, limits).unwrap();
+    let mut arguments = vec![path.to_str().unwrap(), "--redis", redis];
+    arguments.extend(["--listen", "127.0.0.1:0", "--forward-auth", "127.0.0.1:0"]);
+    arguments.extend(options);
+    let mut program = program(&arguments);
+    let log = BufReader::new(program.stderr.take().unwrap());
+    let mut said = String::new();
+    for line in log.lines() {
+        said += &line.unwrap();
+        if said.contains("Envoy may ask") {
+            program.kill().unwrap();
+        }
+    }
+    (program.wait().unwrap().code(), said)
+}
+
+/// Nobody has chosen what happens under a policy that states no rule.
+#[test]
+fn without_a_stated_rule_for_each_policy_the_program_ends_while_redis_is_away() {
+    let mut redis = Standalone::start();
+    let url = redis.url();
+    redis.kill();
+    let silent = Limits::Toml.text(2);
+    let one_of_two = silent.replacen("/h'", "/h'\non_failure = 'deny'", 1);
+    assert_ne!(silent, one_of_two);
+    for limits in [&silent, &one_of_two] {
+        let (code, said) = refused(limits, "gateway.toml", &url, &[]);
+
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("nothing listens there"), "{said}");
+        assert!(said.contains("on_failure in every policy of"), "{said}");
+    }
+}
+
+/// No server that comes back would mend a wrong password, and with `allow` nothing would be limited until somebody looks.
+#[test]
+fn a_wrong_password_for_redis_is_refused_whatever_rule_is_stated() {
+    let redis = Standalone::start();
+    let _set = redis.command(&["CONFIG", "SET", "requirepass", "right"]);
+    let url = redis.url().replace("redis://", "redis://:wrong@");
+    for (limits, options) in [
+        (Limits::Toml, &["--on-failure", "allow"][..]),
+        (Limits::DenyingToml, &[]),
+    ] {
+        let (code, said) = refused(&limits.text(2), limits.file_name(), &url, options);
+
+        assert_eq!(code, Some(1), "{limits:?}: {said}");
+        assert!(
+            said.contains("check user name and password"),
+            "{limits:?}: {said}"
+        );
+        // No rule would help.
+        assert!(
+            !said.contains("to start without Redis"),
+            "{limits:?}: {said}"
+        );
+        assert!(!said.contains("wrong@"), "{limits:?}: {said}");
     }
 }
 
