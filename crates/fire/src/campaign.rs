@@ -20,7 +20,7 @@ use self::shown::missing;
 use crate::Result;
 use crate::attempt::{AskedCharge, Asker, Attempt, Budget, Door, Manner, Outcome, Verb};
 use crate::client::{Orders, Place};
-use crate::crew::Crew;
+use crate::crew::{Crew, FEWEST_HOLDERS};
 use crate::fault::{Fault, Topology};
 use crate::flaw::Flaw;
 use crate::forgery::Forgery;
@@ -119,11 +119,12 @@ impl Campaign {
         let until = Instant::now() + self.time;
         let mut ended_early = None;
         let mut waiting: Vec<Fault> = Vec::new();
+        let has_holders = self.stops_holders();
         while Instant::now() < until {
             if waiting.is_empty() {
-                waiting = self
-                    .topology
-                    .round(&mut run.rng, run.stage.has_clock(), self.has_envoy);
+                let has_clock = run.stage.has_clock();
+                waiting =
+                    (self.topology).round(&mut run.rng, has_clock, self.has_envoy, has_holders);
                 let only = self.only.as_deref();
                 waiting.retain(|fault| only.is_none_or(|only| only == fault.name()));
             }
@@ -220,13 +221,23 @@ impl Campaign {
         let of_all_kinds = self.time >= LONG && self.flaw.is_none();
         let missing = missing(&report.findings, of_all_kinds, has_clock, self.has_envoy);
         report.other_wrongs.extend(missing);
-        let is_sound = self.forgery.is_none() && self.flaw.is_none();
-        if is_sound && !report.findings.is_possible() {
+        if self.is_sound() && !report.findings.is_possible() {
             let kept = keep(self.topology, self.seed, history)?;
             let line = format!("fire check {} judges it again", kept.display());
             report.evidence.insert(0, line);
         }
         Ok(report)
+    }
+
+    /// True if nothing has a defect on purpose.
+    fn is_sound(&self) -> bool {
+        self.forgery.is_none() && self.flaw.is_none()
+    }
+
+    /// True if a process that holds places is stopped now and then. That takes the time of ten other faults, which a short run has not.
+    fn stops_holders(&self) -> bool {
+        let has_time = self.time >= LONG || self.only.is_some();
+        has_time && self.clients >= FEWEST_HOLDERS && self.is_sound()
     }
 
     /// Envoy and the gateway process, which ask the same servers as these clients.
@@ -337,9 +348,16 @@ impl Run {
             ..
         } = self;
         // Only where the servers are well: this is about connections.
-        let idle = (fault.is_of_idle_client() && idle.is_answered()).then_some(idle);
+        let asks_after = fault.is_of_idle_client() && idle.is_answered();
         if fault.is_of_gateway() {
             of_front(front, fault, disturbances)?;
+        }
+        if fault == Fault::HolderStops {
+            // Only where the servers are well: places come back within a lease.
+            if !idle.is_answered() {
+                return Err("the servers do not decide".into());
+            }
+            wrongs.extend(crew.stop_a_holder()?);
         }
         let mut meanwhile = |stage: &mut Stage, done: &mut Vec<Disturbance>| match second {
             Some(Fault::ClientDies) => replace_one(crew, done),
@@ -348,13 +366,15 @@ impl Run {
             None => Ok(()),
         };
         let mut was_done = false;
-        if !fault.is_of_gateway() {
+        if !fault.is_of_gateway() && fault != Fault::HolderStops {
             stage.suffer(fault, disturbances, |stage, done| {
                 was_done = true;
                 meanwhile(stage, done)
             })?;
         }
-        wrongs.extend(idle.and_then(|idle| idle.ask_after(fault)));
+        if asks_after {
+            wrongs.extend(idle.ask_after(fault));
+        }
         if !was_done {
             meanwhile(stage, disturbances)?;
         }

@@ -186,6 +186,7 @@ async fn ask(orders: &Orders) -> Result<()> {
         workers.extend(other_work(&client)?);
     }
     tokio::spawn(watch_the_machine());
+    tokio::spawn(watch_the_leases(client.entrance.backend().clone()));
     input.await??;
     for worker in workers {
         worker.await??;
@@ -199,6 +200,19 @@ async fn ask(orders: &Orders) -> Result<()> {
         reclaimed: stats.reclaimed,
     }))?;
     Ok(())
+}
+
+/// Records when a lease is lost: an operator reads it while the process lives.
+async fn watch_the_leases(backend: RedisBackend) -> std::io::Result<()> {
+    let mut before = 0;
+    loop {
+        let lost = backend.stats().lost_leases;
+        if lost > before {
+            say(&Line::Lost(lost))?;
+        }
+        before = lost;
+        tokio::time::sleep(BREATH).await;
+    }
 }
 
 /// The work beside that of charges, which Envoy has no questions for.

@@ -1,12 +1,17 @@
 //! The asking processes, seen from their parent.
 
+mod stopping;
+
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::stopping::FEWEST_HOLDERS;
+use self::stopping::Inside;
 use crate::Result;
 use crate::attempt::{Attempt, Outcome};
 use crate::client::{HolderFigures, Line, Orders};
@@ -62,6 +67,7 @@ pub(crate) struct Record {
 #[derive(Debug)]
 struct Client {
     process: Child,
+    inside: Arc<Mutex<Inside>>,
     record: JoinHandle<Record>,
 }
 
@@ -147,8 +153,14 @@ impl Crew {
         let number = self.orders.number;
         self.orders.number += 1;
         let output = process.stdout.take().ok_or("a client without output")?;
-        let record = std::thread::spawn(move || record(number, output));
-        self.living.push(Client { process, record });
+        let inside = Arc::<Mutex<Inside>>::default();
+        let told = Arc::clone(&inside);
+        let record = std::thread::spawn(move || record_of_client(number, output, &told));
+        self.living.push(Client {
+            process,
+            inside,
+            record,
+        });
         Ok(())
     }
 }
@@ -169,6 +181,11 @@ fn ended(process: &mut Child, until: Instant) -> Result<()> {
 
 /// Reads a process's record until it ends. Its open attempts have an unknown outcome.
 pub(crate) fn record(process: u32, output: impl Read) -> Record {
+    record_of_client(process, output, &Mutex::default())
+}
+
+/// Does the same, and tells meanwhile what the process holds.
+fn record_of_client(process: u32, output: impl Read, inside: &Mutex<Inside>) -> Record {
     let (mut open, mut record) = (HashMap::new(), Record::default());
     let (mut holds, mut knocks) = (HashMap::new(), HashMap::new());
     let (mut orders, mut lines) = (HashMap::new(), HashMap::new());
@@ -188,6 +205,7 @@ pub(crate) fn record(process: u32, output: impl Read) -> Record {
                 }
             }
             Ok(Line::Hold(number, hold)) => {
+                stopping::lock(inside).note(number, hold);
                 holds.insert(number, hold);
             }
             Ok(Line::Knock(number, knock)) => {
@@ -207,6 +225,7 @@ pub(crate) fn record(process: u32, output: impl Read) -> Record {
                 replaced.insert(one.from_us, one);
             }
             Ok(Line::Ruled(ruling)) => record.rulings.push(ruling),
+            Ok(Line::Lost(leases)) => stopping::lock(inside).lost_leases = leases,
             Ok(Line::End(figures)) => record.figures.push(figures),
             Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
                 process,

@@ -61,6 +61,8 @@ pub enum Fault {
     Reshard,
     /// SIGKILL to a client in the middle of its work.
     ClientDies,
+    /// SIGSTOP to a client that holds places, until its lease has ended and others hold them.
+    HolderStops,
     /// SIGKILL to the gateway process that Envoy asks, and another after a while.
     GatewayDies(Duration),
     /// SIGSTOP to the gateway process for a while.
@@ -98,7 +100,13 @@ impl Topology {
 
     /// The faults of one round: each once, in an order from the seed.
     #[must_use]
-    pub fn round(self, rng: &mut Rng, has_clock: bool, has_envoy: bool) -> Vec<Fault> {
+    pub fn round(
+        self,
+        rng: &mut Rng,
+        has_clock: bool,
+        has_envoy: bool,
+        has_holders: bool,
+    ) -> Vec<Fault> {
         let mut faults = vec![
             Fault::ScriptFlush,
             Fault::ClientKill,
@@ -147,6 +155,9 @@ impl Topology {
         if has_clock {
             let forward = rng.i64(100_000..20_000_000);
             faults.extend([Fault::Clock(forward), Fault::Clock(-forward / 3)]);
+        }
+        if has_holders {
+            faults.push(Fault::HolderStops);
         }
         if has_envoy {
             faults.extend([
@@ -237,6 +248,7 @@ impl Fault {
             Self::Isolated => "master isolated",
             Self::Reshard => "resharding",
             Self::ClientDies => "client killed",
+            Self::HolderStops => "holder stopped",
             Self::GatewayDies(_) => "gateway killed",
             Self::GatewayStops(_) => "gateway stopped",
             Self::GatewayReloads => "gateway's file replaced",

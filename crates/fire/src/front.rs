@@ -20,6 +20,7 @@ use crate::gateway::GatewayOrders;
 use crate::gateway::configuration::{of_envoy, of_gateway};
 use crate::history::{ENVOY_PROCESS, GATEWAY_PROCESS, Wait};
 use crate::population::Population;
+use crate::signal::signal;
 use crate::wall::now_us;
 
 /// The word that makes this program a gateway; its orders follow.
@@ -169,14 +170,8 @@ impl Front {
         Ok(())
     }
 
-    fn signal(&self, signal: &str) -> Result<()> {
-        let gateway = self.gateway.as_ref().ok_or("there is no gateway")?;
-        let mut kill = Command::new("kill");
-        let status = kill.arg(signal).arg(gateway.id().to_string()).status()?;
-        status
-            .success()
-            .then_some(())
-            .ok_or_else(|| format!("kill {signal} failed").into())
+    fn signal(&self, name: &str) -> Result<()> {
+        signal(self.gateway.as_ref().ok_or("there is no gateway")?, name)
     }
 }
 

@@ -51,6 +51,11 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// True if the places of this key are held for longer than a lease.
+    pub(crate) fn is_long(&self) -> bool {
+        (SHORT_KEYS..SHORT_KEYS + LONG_KEYS).contains(&self.key)
+    }
+
     /// True if the request waits until a place is free.
     pub(crate) fn may_wait(&self) -> bool {
         self.key >= SHORT_KEYS + LONG_KEYS

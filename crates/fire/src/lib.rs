@@ -48,6 +48,7 @@ mod replacement;
 mod result;
 mod ruling;
 mod settling;
+mod signal;
 mod soak;
 mod stage;
 mod terms;

@@ -37,6 +37,8 @@ pub enum Line {
     Replaced(Replacement),
     /// A decision of a gateway process.
     Ruled(Ruling),
+    /// The leases that the process has lost so far, when it has lost another.
+    Lost(u64),
     /// The figures of the process's backend at its end.
     End(HolderFigures),
     /// Between these two points in time a thread of the process was to run, and was not given a processor.

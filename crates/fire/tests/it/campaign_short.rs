@@ -54,6 +54,15 @@ fn one_server_behind_a_real_envoy_under_faults_that_never_were_before() {
     nothing_is_wrong(&["--topology", "single", "--seconds", "10", "--envoy"]);
 }
 
+/// Others get its places, and it says so when it goes on.
+#[test]
+fn a_process_that_holds_places_is_stopped_for_longer_than_its_lease() {
+    let only = ["--topology", "single", "--seconds", "1", "--only"];
+    let (is_well, text) = fire(&[&only[..], &["holder stopped"]].concat());
+    assert!(is_well, "{text}");
+    assert!(text.contains("single: holder stopped 1"), "{text}");
+}
+
 /// The number of runs in which a defect may go unseen: the machine decides how many requests and outages meet it in a run.
 const TRIES: u64 = 10;
 
