@@ -247,7 +247,11 @@ impl Forgery {
             )],
             Self::SkipShadow => vec![("charge.mode == SHADOW and", "false and")],
             Self::ProbeTakes => vec![("charge.mode == SHADOW and", "")],
-            Self::CreditTwice => return vec![(give_back, format!("{give_back} {give_back}"))],
+            Self::CreditTwice => {
+                let twice =
+                    format!("(function() local once = {give_back} return {give_back} end)()");
+                return vec![(give_back, twice)];
+            }
             Self::CreditLost => {
                 vec![(settles, "if verb ~= CREDIT and state_of(i, charge) then")]
             }
