@@ -253,6 +253,24 @@ impl Key {
         known.chain(TupleParts(joined)).chain(alone)
     }
 
+    /// True if it stands for callers without an identity, or one of its parts does: other callers have the same key.
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// assert!(Key::missing().is_incomplete());
+    /// assert!(Key::tuple([&Key::from("acme"), &Key::missing()]).is_incomplete());
+    /// assert!(!Key::from("alice").is_incomplete());
+    /// ```
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        match self.kind() {
+            KeyKind::Missing => true,
+            KeyKind::Tuple => self.parts().any(|part| part.kind() == KeyKind::Missing),
+            _ => false,
+        }
+    }
+
     /// The canonical form: the kind as one byte, then the content. An identity longer than [`MAX_LEN`](Self::MAX_LEN) has the
     /// kind and content of its [digest](KeyKind::Digest). Equal identities have equal bytes, and unequal ones have unequal
     /// bytes.

@@ -13,6 +13,7 @@ use self::answer::Writer;
 use self::asked::Asked;
 use crate::counts::Tally;
 use crate::live::Live;
+use crate::proto::rate_limit_response::Code;
 use crate::proto::rate_limit_service_server::RateLimitService;
 use crate::proto::{RateLimitRequest, RateLimitResponse};
 
@@ -49,6 +50,12 @@ impl EnvoyService {
                     attempt += 1;
                     tokio::time::sleep(PAUSE).await;
                 }
+                Err(
+                    error @ (CheckError::TooManyCharges { .. }
+                    | CheckError::TooManyLogEntries { .. }),
+                ) => {
+                    return Ok(self.refuse_overfull(&error.to_string()));
+                }
                 Err(error) => return Err(self.failure(&error)),
                 Ok(answer) => return answer,
             }
@@ -71,10 +78,30 @@ impl EnvoyService {
                 return Ok(Err(Status::invalid_argument(reason)));
             }
         };
+        if asked.is_overfull {
+            return Ok(Ok(
+                self.refuse_overfull("the request charges more than 32 budgets")
+            ));
+        }
         let outcome = limiter.check_all(checks).await?;
         asked.debit(limiter, &outcome, counts);
         asked.count(request, &outcome, counts);
         Ok(Ok(self.writer.write(&asked, &outcome)))
+    }
+
+    /// Refuses a request that charges more than can be decided together. Callers choose fields, and so which descriptors there are:
+    /// after an error Envoy may let the request pass.
+    fn refuse_overfull(&self, reason: &str) -> RateLimitResponse {
+        if self.live.counts.add(Tally::Invalid) {
+            tracing::warn!(
+                reason,
+                "a request is refused that charges too much at a time"
+            );
+        }
+        RateLimitResponse {
+            overall_code: Code::OverLimit.into(),
+            ..RateLimitResponse::default()
+        }
     }
 
     /// The answer to a request that has no decision.

@@ -1,7 +1,8 @@
 //! The original request, as a gateway states it.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE,
+    ACCESS_CONTROL_REQUEST_METHOD, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -111,8 +112,31 @@ impl ForwardAuth {
                 )));
             }
         }
+        // To services behind CGI or WSGI both are one field.
+        let is_alike = |name: &str, key: &str| {
+            name.contains('_') && name.replace('_', "-") == key.replace('_', "-") && name != key
+        };
+        for name in headers.keys() {
+            if self
+                .keys
+                .iter()
+                .any(|key| is_alike(name.as_str(), key.as_str()))
+            {
+                return Err(Flaw::Ambiguous(format!(
+                    "{name}: some services take it for a field that is a key"
+                )));
+            }
+        }
+        // No preflight has one of them, and the service sees what this server does not.
+        let may_be_preflight = DROPPED.iter().all(|name| match headers.get(name) {
+            None => true,
+            Some(value) => *name == CONNECTION || (*name == CONTENT_LENGTH && value == "0"),
+        });
         for name in DROPPED {
             headers.remove(name);
+        }
+        if !may_be_preflight {
+            headers.remove(ACCESS_CONTROL_REQUEST_METHOD);
         }
         match host {
             Some(host) => headers.insert(HOST, host),
@@ -181,8 +205,8 @@ fn ambiguity(path: &[u8]) -> Option<&'static str> {
         Some("a backslash")
     } else if has(b";") || has(b"%3b") {
         Some("a semicolon")
-    } else if has(b"%00") {
-        Some("a zero byte")
+    } else if (path.windows(3)).any(|it| matches!(it, [b'%', b'0' | b'1', _] | b"%7f")) {
+        Some("an encoded control byte")
     } else if path.split(|byte| *byte == b'/').any(is_dots) {
         Some("a segment of dots")
     } else {
@@ -300,6 +324,49 @@ mod tests {
         }
     }
 
+    /// The layer in front of the service would charge it, because of a field that this server drops.
+    #[test]
+    fn what_is_no_preflight_to_the_service_is_none_here() {
+        for (name, value, may_be) in [
+            ("content-type", "application/json", false),
+            ("content-length", "7", false),
+            ("te", "trailers", false),
+            ("upgrade", "websocket", false),
+            ("content-length", "0", true),
+            ("connection", "close", true),
+        ] {
+            let asked = asked(
+                Form::Nginx,
+                &[
+                    ("x-original-method", "OPTIONS"),
+                    ("x-original-uri", "/x"),
+                    ("access-control-request-method", "POST"),
+                    (name, value),
+                ],
+            );
+            let headers = asked.unwrap().into_parts().0.headers;
+            assert_eq!(
+                headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
+                may_be,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_field_that_services_take_for_a_key_is_told_to_be_one() {
+        let stated = [("x-forwarded-method", "GET"), ("x-forwarded-uri", "/")];
+        for (name, is_alike) in [
+            ("x_api_key", true),
+            ("x_api-key", true),
+            ("X-API-KEY", false),
+            ("x_other", false),
+        ] {
+            let asked = asked(Form::Caddy, &[stated[0], stated[1], (name, "a")]);
+            assert_eq!(matches!(asked, Err(Flaw::Ambiguous(_))), is_alike, "{name}");
+        }
+    }
+
     #[test]
     fn without_a_stated_host_there_is_none() {
         let request = asked(
@@ -323,7 +390,9 @@ mod tests {
             ("/x%5c..%5clogin", "a backslash"),
             ("/login;a", "a semicolon"),
             ("/login%3Ba", "a semicolon"),
-            ("/login%00", "a zero byte"),
+            ("/login%00", "an encoded control byte"),
+            ("/login%0A", "an encoded control byte"),
+            ("/login%7f", "an encoded control byte"),
         ] {
             let fields = [method, ("x-forwarded-uri", path)];
             let told =

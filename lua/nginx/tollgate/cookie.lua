@@ -4,6 +4,7 @@ local reading = require "tollgate.reading"
 local text = require "tollgate.text"
 
 local find, gmatch, gsub, match, sub = string.find, string.gmatch, string.gsub, string.match, string.sub
+local folded = reading.folded
 local trim, without_end, percent_decode, is_utf8 = text.trim, text.without_end, text.percent_decode, text.is_utf8
 
 local _M = {}
@@ -19,10 +20,23 @@ local function is_called(written, name)
   return written == name or (find(written, "%", 1, true) and percent_decode(written) == name)
 end
 
+-- True if some reader finds the cookie where it is not, or cuts it: some end a value at a blank, and some at a comma.
+local function is_elsewhere(pair, name, wanted)
+  pair = gsub(trim(pair), "[ \t]*=[ \t]*", "=")
+  local is_cut = find(pair, "[ \t,]")
+  for part in gmatch(pair, "[^ \t,]+") do
+    local equals = find(part, "=", 1, true)
+    local found = equals and sub(part, 1, equals - 1)
+    if found and folded(found) == wanted and (is_cut or not is_called(found, name)) then return true end
+  end
+  return false
+end
+
 -- The value of a cookie in these lines; nothing and perhaps a reason if there is not one that all readers see.
 function _M.value(lines, name)
   local add, result = reading.new()
   local is_text, is_quoted, is_encoded_twice, are_text = true, false, false, true
+  local is_cut, wanted = false, folded(name)
   for n = 1, #lines do are_text = are_text and not find(lines[n], "[^\t\32-\126]") end
   -- Readers join the lines. Some see no cookie between the quotes of another one's value.
   local is_open = false
@@ -32,8 +46,11 @@ function _M.value(lines, name)
       local begins_open = is_open
       local _, quotes = gsub(pair, '"', "")
       is_open = is_open ~= (quotes % 2 == 1)
+      is_cut = is_cut or is_elsewhere(pair, name, wanted)
       local equals = find(pair, "=", 1, true)
       if equals and is_called(trim(sub(pair, 1, equals - 1)), name) then
+        -- Python reads \141 as a.
+        is_cut = is_cut or find(pair, "\\", equals, true)
         local value = plain(trim(sub(pair, equals + 1)))
         is_text = is_text and are_text and is_utf8(value)
         is_quoted = is_quoted or begins_open
@@ -45,6 +62,7 @@ function _M.value(lines, name)
   if not is_text then return nil, "it is not text" end
   if is_quoted then return nil, "it stands between quotes" end
   if is_encoded_twice then return nil, "it is encoded twice" end
+  if is_cut then return nil, reading.ELSEWHERE end
   return result()
 end
 

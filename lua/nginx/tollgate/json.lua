@@ -4,7 +4,8 @@
 local text = require "tollgate.text"
 local reading = require "tollgate.reading"
 
-local byte, char, find, format, match, sub = string.byte, string.char, string.find, string.format, string.match, string.sub
+local byte, char, find, format, gsub = string.byte, string.char, string.find, string.format, string.gsub
+local lower, match, sub = string.lower, string.match, string.sub
 local floor, abs, tonumber = math.floor, math.abs, tonumber
 local concat = table.concat
 local is_utf8, one_form = text.is_utf8, text.one_form
@@ -12,7 +13,7 @@ local error, pcall = error, pcall
 
 local _M = {}
 
-local SEVERAL = reading.SEVERAL
+local SEVERAL, ELSEWHERE = reading.SEVERAL, reading.ELSEWHERE
 local LIST = "there is a list where its name should be"
 local NEITHER = "it is neither a text nor a number"
 local NOT_WHOLE = "it is not a whole number that all readers represent"
@@ -178,6 +179,12 @@ end
 
 local value_at
 
+-- A name as readers see it that do not tell capital letters from small ones. To those of Go two letters beyond ASCII are small ones.
+local function folded(name)
+  if find(name, "[\197\226]") then name = gsub(gsub(name, "\197\191", "s"), "\226\132\170", "k") end
+  return lower(name)
+end
+
 -- The path of a value that is read as a whole.
 local WHOLE = {}
 
@@ -205,6 +212,7 @@ local function object_at(document, at, path, depth)
       local _
       _, _, at = value_at(document, at, path, depth + 1)
     else
+      if folded(path[depth]) == folded(name) then found, why, was_found = nil, ELSEWHERE, true end
       at = skip_value(document, at)
     end
     at = skip_blanks(document, at)

@@ -63,8 +63,10 @@ READERS.cookie = function(part, request)
 end
 
 READERS.query = function(part, request)
+  local query = request.query or ""
+  if form.is_elsewhere(query, part.name) then return nil, reading.ELSEWHERE end
   local add, result = reading.new()
-  form.values(request.query or "", part.name, add)
+  form.values(query, part.name, add)
   return bytes(result())
 end
 
@@ -102,7 +104,10 @@ local function credentials(request, scheme)
 end
 
 READERS["bearer-token"] = function(_, request)
-  return bytes(credentials(request, "bearer"))
+  local token, why = credentials(request, "bearer")
+  -- No token has one, and some services take the first part.
+  if token and find(token, "[ \t,]") then return nil, reading.ELSEWHERE end
+  return bytes(token, why)
 end
 
 local NO_USER = "it is not base64 of a user and a password"
@@ -130,7 +135,9 @@ READERS["form-field"] = function(part, request, config)
   if read ~= "" and body.kind(request) == "json" then return nil, "the body is JSON by its content type" end
   local add, result = reading.new()
   local method = request.method
-  if method == "GET" or method == "HEAD" then form.values(request.query or "", part.name, add) end
+  local query = (method == "GET" or method == "HEAD") and request.query or ""
+  if form.is_elsewhere(query, part.name) or form.is_elsewhere(read, part.name) then return nil, reading.ELSEWHERE end
+  form.values(query, part.name, add)
   -- What the body alone says differs from nothing.
   if method == "GET" and not result() then add("") end
   form.values(read, part.name, add)

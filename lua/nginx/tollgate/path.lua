@@ -86,7 +86,7 @@ function _M.ambiguity(path)
   if find(small, "%2f", 1, true) then return "an encoded slash" end
   if find(small, "\\", 1, true) or find(small, "%5c", 1, true) then return "a backslash" end
   if find(small, ";", 1, true) or find(small, "%3b", 1, true) then return "a semicolon" end
-  if find(small, "%00", 1, true) then return "a zero byte" end
+  if find(small, "%%[01]%x") or find(small, "%7f", 1, true) then return "an encoded control byte" end
   for segment in gmatch(small, "[^/]+") do
     local dots = gsub(segment, "%%2e", ".")
     if dots == "." or dots == ".." then return "a segment of dots" end

@@ -37,7 +37,8 @@ local function covers(policy, request, config)
   return true
 end
 
--- The identity as it stands in names; or nothing, if the policy lets the request pass; or nothing, the status and the body.
+-- The identity as it stands in names, and at last true if it or a part of it is missing; or nothing, if the policy lets the request
+-- pass; or nothing, the status and the body.
 local function payer(policy, request, config)
   local only = policy.only
   local parts, missing, why, shared
@@ -52,7 +53,7 @@ local function payer(policy, request, config)
   local rule = policy.on_missing
   -- An identity that is there but ambiguous never passes: the service may read it.
   if rule == "share" or (rule == "pass" and why) then
-    return shared and identity.text(identity.canonical(shared)) or "none"
+    return shared and identity.text(identity.canonical(shared)) or "none", nil, nil, true
   end
   if rule == "pass" or policy.shadow then return nil end
   return nil, 403, problem.unidentified(missing.what, why)
@@ -82,7 +83,7 @@ local function joined(some, more)
   return all
 end
 
--- The charges without the ban behind them. Callers without an identity have none: one of them would keep out all others.
+-- The charges without the ban behind them. Callers who lack their identity or a part of it have none: one would keep out all others.
 local function without_ban(charges)
   local last = charges[#charges]
   if not last or not last.ban then return charges end
@@ -99,7 +100,7 @@ local function of(request, config)
   for n = 1, #policies do
     local policy = policies[n]
     if covers(policy, request, config) then
-      local who, status, body = payer(policy, request, config)
+      local who, status, body, is_incomplete = payer(policy, request, config)
       if status then return nil, status, body end
       if who and not policy.exempt_keys[who] then
         local blocked = policy.blocked_keys[who]
@@ -107,7 +108,7 @@ local function of(request, config)
         local tier = policy.tiers[policy.tier_of[who] or false] or policy.own
         -- A limit of 0.
         if tier.none and not policy.shadow then return nil, 403, problem.BLOCKED[403] end
-        local more = who == "none" and without_ban(tier.charges) or tier.charges
+        local more = is_incomplete and without_ban(tier.charges) or tier.charges
         local width = #more
         if width > 0 then
           if count == 0 then

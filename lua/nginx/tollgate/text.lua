@@ -171,11 +171,19 @@ function v6(text)
   return identity.v6(octets)
 end
 
+-- Sixteen hexadecimal digits or more, and a ULID, are read in capital letters and in small ones.
+local function in_small_letters(value)
+  local digits = match(value, "^0[xX](%x+)$") or match(value, "^%x+$")
+  if digits and #digits >= 16 then return lower(digits) end
+  local is_ulid = #value == 26 and find(value, "^[0-7]%w+$") and not find(value, "[iloILOuU]")
+  return is_ulid and lower(value) or nil
+end
+
 -- Handlers read 7, 007, 7.0 and +7 as one number, and a UUID or an IPv6 address in any of its forms as one.
 -- They may remove blanks around a value.
 function _M.one_form(text)
   local value = _M.trim(text)
-  return uuid(value) or number(value) or decimal(value) or v6(value) or text
+  return uuid(value) or number(value) or decimal(value) or v6(value) or in_small_letters(value) or text
 end
 
 return _M

@@ -42,6 +42,7 @@ impl PolicyConfig {
         policy = self.with_conditions(policy, registry)?;
         policy = self.with_lists(policy, registry, client)?;
         if let Some(tiers) = &self.tiers {
+            self.refuse_exempt("tiers", tiers.refused(), &policy, client)?;
             let tiers = tiers.build(&self.name, &self.identities(), registry, client)?;
             policy = policy.try_tiers(tiers)?;
         }
@@ -131,7 +132,7 @@ impl PolicyConfig {
             (&self.block_keys.too_many_requests, Block::TooManyRequests),
         ];
         for (entries, how) in blocked {
-            self.refuse_exempt(entries, &policy, client)?;
+            self.refuse_exempt("block_keys", apart(entries).0, &policy, client)?;
             for list in self.key_lists("block_keys", entries, registry, client)? {
                 policy = policy.block_keys(list, how);
             }
@@ -139,10 +140,11 @@ impl PolicyConfig {
         Ok(policy)
     }
 
-    /// An exemption goes before a refusal, so that a caller in both lists would pass although the file seems to refuse it.
-    fn refuse_exempt(
+    /// An exemption goes before a refusal, so that a caller under both would pass although the file seems to refuse it.
+    fn refuse_exempt<'a>(
         &self,
-        blocked: &[EntryConfig],
+        field: &'static str,
+        entries: impl IntoIterator<Item = &'a str>,
         policy: &Policy,
         client: &ClientAddress,
     ) -> Result<(), ConfigError> {
@@ -155,11 +157,22 @@ impl PolicyConfig {
         let exempt: Vec<_> = exempt
             .map(|text| identity("exempt_keys", text))
             .collect::<Result<_, _>>()?;
-        for text in apart(blocked).0 {
-            if exempt.contains(&identity("block_keys", text)?) {
-                let reason = "is in exempt_keys too, which lets it pass";
-                return Err(refused(&self.name, "block_keys", text, reason));
-            }
+        let networks = self.networks(&apart(&self.exempt_networks).0)?;
+        let is_method_exempt = |text: &str| {
+            let is_covered = self.methods.is_empty() || self.methods.iter().any(|it| it == text);
+            key.is_method() && (!is_covered || self.exempt_methods.iter().any(|it| it == text))
+        };
+        for text in entries {
+            let reason = if exempt.contains(&identity(field, text)?) {
+                "is in exempt_keys too, which lets it pass"
+            } else if key.is_client_ip() && text.parse().is_ok_and(|it| networks.contains(it)) {
+                "is in exempt_networks too, which let it pass"
+            } else if is_method_exempt(text) {
+                "is a method that the policy does not cover"
+            } else {
+                continue;
+            };
+            return Err(refused(&self.name, field, text, reason));
         }
         Ok(())
     }

@@ -195,6 +195,22 @@ impl KeyConfig {
         }
     }
 
+    /// The only part, if there is one.
+    fn sole(&self) -> &Self {
+        match self {
+            Self::All(keys) if keys.len() == 1 => keys[0].sole(),
+            key => key,
+        }
+    }
+
+    pub(super) fn is_client_ip(&self) -> bool {
+        matches!(self.sole(), Self::ByClientIp)
+    }
+
+    pub(super) fn is_method(&self) -> bool {
+        matches!(self.sole(), Self::ByMethod)
+    }
+
     /// The identity that the key finds where a request says `text`.
     pub(super) fn identity(
         &self,
@@ -210,6 +226,9 @@ impl KeyConfig {
                 Err(_) => refuse("not an address, but the key is client-ip"),
             },
             Self::ByGlobal => refuse("names no caller: the key is global"),
+            Self::ByBearerToken if has_scheme(text) => {
+                refuse("has a scheme, but the key is the token alone")
+            }
             Self::All(keys) => match keys.as_slice() {
                 [key] => key.identity(policy, field, text, client),
                 _ => refuse("names no caller: the key has several parts"),
@@ -217,6 +236,11 @@ impl KeyConfig {
             _ => Ok(Key::from(text)),
         }
     }
+}
+
+fn has_scheme(text: &str) -> bool {
+    let scheme = text.split_ascii_whitespace().next().unwrap_or_default();
+    scheme.len() < text.len() && scheme.eq_ignore_ascii_case("bearer")
 }
 
 /// A tuple of extractors that is known only at run time.

@@ -66,6 +66,21 @@ pub enum TierSource {
 }
 
 impl TiersConfig {
+    /// The identities that the file names and refuses.
+    pub(super) fn refused(&self) -> impl Iterator<Item = &str> {
+        let keys = match &self.by {
+            TierSource::Registered(_) => None,
+            TierSource::Keys(keys) => Some(keys),
+        };
+        let is_none = |tier: &String| {
+            let quotas = self.quotas.get(tier);
+            matches!(quotas, Some(QuotasConfig::One(text)) if text.trim() == "none")
+        };
+        let refused = keys.into_iter().flatten();
+        let refused = refused.filter(move |(_, tier)| is_none(tier));
+        refused.map(|(key, _)| key.as_str())
+    }
+
     pub(super) fn build(
         &self,
         policy: &str,

@@ -1,6 +1,7 @@
 //! The token of a bearer.
 
 use super::authorization::credentials;
+use super::reading::{ELSEWHERE, Reading};
 use super::spelling::Spelling;
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
@@ -10,7 +11,7 @@ use crate::{Key, RequestView};
 /// several of them.
 ///
 /// The key is missing if there is no such header, if the scheme is another, or if the token is empty. Several lines that differ
-/// are [ambiguous](KeyMissing::ambiguous).
+/// are [ambiguous](KeyMissing::ambiguous), and so is a token with a blank or a comma in it.
 ///
 /// Any caller can send any token. Put the limiter behind the layer that checks tokens, or each invented token has a budget. A
 /// caller with a new token has a new budget, too. If that matters, let the checking layer name the caller, and use an
@@ -27,7 +28,17 @@ pub struct BearerToken;
 
 impl KeyExtractor for BearerToken {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
-        credentials(request, "Bearer").key(&KeyMissing::new("bearer token"))
+        let (found, missing) = (
+            credentials(request, "Bearer"),
+            KeyMissing::new("bearer token"),
+        );
+        match found {
+            // No token has one, and some services take the first part.
+            Reading::One(token) if token.iter().any(|byte| matches!(byte, b' ' | b'\t' | b',')) => {
+                Err(missing.ambiguous(ELSEWHERE))
+            }
+            found => found.key(&missing),
+        }
     }
 
     fn shape(&self) -> KeyShape {

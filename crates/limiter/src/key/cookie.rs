@@ -6,7 +6,7 @@ use http::HeaderValue;
 use http::header::COOKIE;
 use percent_encoding::percent_decode;
 
-use super::reading::Reading;
+use super::reading::{ELSEWHERE, Reading, is_alike};
 use super::spelling::{Spelling, plain_cookie};
 use super::{KeyExtractor, KeyMissing, KeyShape};
 use crate::{Key, RequestView};
@@ -23,8 +23,8 @@ const ENCODED_TWICE: &str = "it is encoded twice";
 /// takes the last and `Cookie` of the crate `headers` the first, and a caller could show one to the limiter and another to the
 /// handler. A cookie that is not text, or stands beside others that are not text, is ambiguous too: some readers drop it and others
 /// see it. So is one between the quotes of another one's value: the jar sees it and `Cookie` of `headers` does not. One that is
-/// encoded twice is ambiguous as well: an entry of a list could not tell it from the one that is encoded once. Names are
-/// case-sensitive.
+/// encoded twice is ambiguous as well: an entry of a list could not tell it from the one that is encoded once. So is one with a blank or
+/// a comma in it, where some services begin another cookie, one with a backslash, and one beside a name that some take for the same, such as `Session`.
 ///
 /// The value of a `SignedCookieJar` or `PrivateCookieJar` is the text that the caller sent: each time that the cookie is set
 /// anew, it is another identity. If that matters, let an outer layer open the jar, and use an [`Extension`](super::Extension).
@@ -57,6 +57,7 @@ impl Cookie {
 
     fn find<'r>(&self, request: &RequestView<'r>) -> Result<Reading<Cow<'r, [u8]>>, &'static str> {
         let (mut is_text, mut is_quoted, mut is_encoded_twice) = (true, false, false);
+        let mut is_elsewhere = false;
         // Readers join the lines.
         let lines = request.headers().get_all(COOKIE);
         let are_text = lines.iter().all(|line| line.to_str().is_ok());
@@ -66,12 +67,15 @@ impl Cookie {
         let told = Reading::by(pairs.filter_map(|pair| {
             let begins_open = is_open;
             is_open ^= pair.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
+            is_elsewhere |= self.is_elsewhere(pair);
             let equals = pair.iter().position(|byte| *byte == b'=')?;
             let (name, value) = pair.split_at_checked(equals)?;
             let value = value.strip_prefix(b"=")?.trim_ascii();
             if !self.is_called(name.trim_ascii()) {
                 return None;
             }
+            // Python reads `\\141` as `a`.
+            is_elsewhere |= value.contains(&b'\\');
             let value = plain_cookie(value);
             is_text &= are_text && str::from_utf8(&value).is_ok();
             is_quoted |= begins_open;
@@ -82,8 +86,28 @@ impl Cookie {
             () if !is_text => Err(NO_TEXT),
             () if is_quoted => Err(QUOTED),
             () if is_encoded_twice => Err(ENCODED_TWICE),
+            () if is_elsewhere => Err(ELSEWHERE),
             () => Ok(told),
         }
+    }
+
+    /// True if some reader finds the cookie where it is not, or cuts it: Python's `SimpleCookie` ends a value at a blank, and older
+    /// readers at a comma.
+    fn is_elsewhere(&self, pair: &[u8]) -> bool {
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+        let is_end = |byte: &u8| is_blank(byte) || *byte == b',';
+        // Blanks around the sign end nothing.
+        let sides = pair
+            .trim_ascii()
+            .split(|byte| *byte == b'=')
+            .map(<[u8]>::trim_ascii);
+        let pair = sides.collect::<Vec<_>>().join(&b'=');
+        let is_cut = pair.iter().any(is_end);
+        pair.split(is_end).any(|part| {
+            let equals = part.iter().position(|byte| *byte == b'=');
+            let name = equals.and_then(|equals| part.get(..equals));
+            name.is_some_and(|name| is_alike(name, &self.name) && (is_cut || !self.is_called(name)))
+        })
     }
 
     /// Some readers decode names, and others do not.
@@ -160,7 +184,6 @@ mod tests {
             &[b"session="],
             &[b"session=\"\""],
             &[b"session=; session="],
-            &[b"Session=a"],
             &[b"xsession=a"],
             &[b"session"],
         ];
@@ -181,6 +204,15 @@ mod tests {
             &[b"other=\"open; session=a"],
             &[b"other=\"open", b"session=a", b"more=\""],
             &[b"session=a", b"other=\xff"],
+            &[b"Session=a"],
+            &[b"session=a b"],
+            &[b"session = a b"],
+            &[b"session=a,b"],
+            &[br"session=\141"],
+            &[br#"session="\141""#],
+            &[b"other=1 session=a"],
+            &[b"other=1,session=a; session=a"],
+            &[b"session=a; other = 1 session = b"],
         ];
         for lines in ambiguous {
             let missing = extract(lines).unwrap_err();

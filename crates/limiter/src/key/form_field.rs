@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::reading::Reading;
+use super::reading::{ELSEWHERE, Reading, is_alike};
 use super::seen_body::{ContentType, SeenBody};
 use super::spelling::Spelling;
 use super::typed::one_form;
@@ -18,7 +18,7 @@ use crate::{Key, RequestView};
 /// of a `HEAD` is both.
 ///
 /// The key is missing if there is no field of that name, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if several
-/// fields differ, if the body is JSON by its content type, or if it has not been read: it is too long, its content type is neither a form
+/// fields differ, if [services differ](super::Query) about it, if the body is JSON by its content type, or if it has not been read: it is too long, its content type is neither a form
 /// nor JSON, or there is no such layer outside the limiter.
 ///
 /// ```
@@ -54,6 +54,25 @@ pub(super) fn values<'f>(form: &'f [u8], name: &'f str) -> impl Iterator<Item = 
     })
 }
 
+/// True if some service finds the name where these values are not, or cuts one of them: Python before 3.9.2 and Rack before 3
+/// split at `;` as well.
+pub(super) fn is_elsewhere(form: &[u8], name: &str) -> bool {
+    let is_called = |written: &[u8]| {
+        let mut pairs = form_urlencoded::parse(written);
+        pairs
+            .next()
+            .is_some_and(|(found, _)| is_alike(found.as_bytes(), name.as_bytes()))
+    };
+    let mut pairs = form.split(|byte| *byte == b'&');
+    pairs.any(|pair| {
+        let is_cut = pair.contains(&b';');
+        let mut parts = pair
+            .split(|byte| *byte == b';')
+            .filter(|part| is_called(part));
+        parts.any(|part| is_cut || values(part, name).next().is_none())
+    })
+}
+
 impl KeyExtractor for FormField {
     fn extract(&self, request: &RequestView<'_>) -> Result<Key, KeyMissing> {
         let query = match *request.method() {
@@ -65,6 +84,13 @@ impl KeyExtractor for FormField {
         let is_empty = *request.method() == Method::GET && in_query().next().is_none();
         let nothing = is_empty.then_some(Cow::Borrowed(&b""[..]));
         match SeenBody::of(request, ContentType::Form) {
+            Ok(body)
+                if [query.as_bytes(), body]
+                    .iter()
+                    .any(|form| is_elsewhere(form, &self.name)) =>
+            {
+                Err(self.missing.clone().ambiguous(ELSEWHERE))
+            }
             Ok(body) => {
                 let in_body = values(body, &self.name);
                 Reading::by(in_query().chain(nothing).chain(in_body)).key(&self.missing)

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::reading::SEVERAL;
+use super::reading::{ELSEWHERE, SEVERAL};
 use super::seen_body::{ContentType, SeenBody};
 use super::spelling::Spelling;
 use super::typed::one_form;
@@ -22,7 +22,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 ///
 /// The key is missing if there is no such field, or if it is `null` or empty. It is [ambiguous](KeyMissing::ambiguous) if the
 /// value is anything else, such as a number above 2^53, which some readers take for its neighbour; if several fields of one name on the path differ, because readers of JSON disagree about which one
-/// counts; if there is a list where the path has a name, because serde reads structs from lists as well; if the body is a form by its
+/// counts; if a name differs from one on the path in its capital letters alone, since some readers ignore these; if there is a list where the path has a name, because serde reads structs from lists as well; if the body is a form by its
 /// content type; or if it has not been read: it is too long, not well-formed, its content type is neither JSON nor a form, or there is no such layer outside the
 /// limiter.
 ///
@@ -75,6 +75,17 @@ enum FieldReading {
     Ambiguous(&'static str),
 }
 
+/// True if a reader takes one name for the other: those of Go and .NET do not tell capital letters from small ones, and to Go two
+/// letters beyond ASCII are small ones.
+fn is_alike(one: &str, other: &str) -> bool {
+    let folded = |letter: char| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        letter => letter.to_ascii_lowercase(),
+    };
+    one.chars().map(folded).eq(other.chars().map(folded))
+}
+
 /// Looks for the field at a path, and at nothing beside it.
 struct Field<'p>(&'p [Box<str>]);
 
@@ -108,7 +119,13 @@ impl<'de> Visitor<'de> for Field<'_> {
                         _ => Some(value),
                     };
                 }
-                _ => drop(fields.next_value::<IgnoredAny>()?),
+                [first, ..] => {
+                    if is_alike(first, &name) {
+                        found = Some(FieldReading::Ambiguous(ELSEWHERE));
+                    }
+                    let _other: IgnoredAny = fields.next_value()?;
+                }
+                [] => drop(fields.next_value::<IgnoredAny>()?),
             }
         }
         Ok(found.unwrap_or(FieldReading::Nothing))

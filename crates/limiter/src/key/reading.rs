@@ -7,6 +7,20 @@ use crate::Key;
 /// one to the limiter and another to the handler.
 pub(super) const SEVERAL: &str = "it has several values";
 
+/// The reason why an identity is ambiguous that other readers find under another name, or cut elsewhere.
+pub(super) const ELSEWHERE: &str = "services read it in different ways";
+
+/// True if some reader takes one name for the other: ASP.NET does not tell capital letters from small ones, and PHP makes
+/// underscores of dots, blanks and brackets.
+pub(super) fn is_alike(one: &[u8], other: &[u8]) -> bool {
+    let folded = |byte: &u8| match byte {
+        b'.' | b' ' | b'[' => b'_',
+        byte => byte.to_ascii_lowercase(),
+    };
+    let (one, other) = (one.trim_ascii(), other.trim_ascii());
+    one.iter().map(folded).eq(other.iter().map(folded))
+}
+
 /// The combination of the values of one name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading<T> {

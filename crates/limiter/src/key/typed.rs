@@ -3,16 +3,18 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::str;
 
-/// The one form of a number, a UUID or an IPv6 address, if this is another one: `Path<u64>` takes `7`, `007` and `+7` for one caller,
+/// The one form of a number, a UUID, an IPv6 address, a ULID or sixteen hexadecimal digits and more, if this is another one: `Path<u64>` takes `7`, `007` and `+7` for one caller,
 /// `Path<f64>` also `7.0` and `70e-1`, `Path<Uuid>` the same digits in any case, with hyphens, braces, `urn:uuid:`, or none of these, and
 /// `Path<IpAddr>` `::1` and `0:0::1`, and
-/// `Path<SocketAddr>` `[::1]:80` and `[0::1]:080`. A handler may remove blanks around a value.
+/// `Path<SocketAddr>` `[::1]:80` and `[0::1]:080`; and types of hexadecimal digits (ObjectIds, hashes, addresses of chains) and ULIDs, as
+/// the crates of these names read them, capital letters and small ones. A handler may remove blanks around a value.
 pub(crate) fn one_form(text: &[u8]) -> Option<Vec<u8>> {
     let value = text.trim_ascii();
     let form = uuid(value)
         .or_else(|| number(value))
         .or_else(|| decimal(value))
-        .or_else(|| address(value))?;
+        .or_else(|| address(value))
+        .or_else(|| in_small_letters(value))?;
     (form != text).then_some(form)
 }
 
@@ -43,6 +45,20 @@ fn address(text: &[u8]) -> Option<Vec<u8>> {
         Err(_) => text.parse::<SocketAddr>().ok()?.to_string(),
     };
     Some(address.into_bytes())
+}
+
+fn in_small_letters(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = [b"0x", b"0X"]
+        .iter()
+        .find_map(|prefix| text.strip_prefix(*prefix));
+    let digits = digits.unwrap_or(text);
+    if digits.len() >= 16 && digits.iter().all(u8::is_ascii_hexdigit) {
+        return Some(digits.to_ascii_lowercase());
+    }
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() && !b"iloILOuU".contains(byte);
+    let is_ulid =
+        text.len() == 26 && matches!(text, [b'0'..=b'7', ..]) && text.iter().all(is_digit);
+    is_ulid.then(|| text.to_ascii_lowercase())
 }
 
 fn number(text: &[u8]) -> Option<Vec<u8>> {
@@ -171,6 +187,31 @@ mod tests {
     }
 
     #[test]
+    fn hexadecimal_digits_and_a_ulid_are_their_digits_in_small_letters() {
+        for text in [
+            "507F1F77BCF86CD799439011",
+            "0x507f1f77bcf86cd799439011",
+            "0X507f1f77BCF86cd799439011",
+        ] {
+            assert_eq!(form(text), "507f1f77bcf86cd799439011", "{text}");
+        }
+        assert_eq!(
+            form("01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+            "01arz3ndektsv4rrffq69g5fav"
+        );
+        for text in [
+            "DEADBEEF",
+            "0xDEADBEEF",
+            "507F1F77BCF86CD79943901G",
+            "81ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAI",
+            "01ARZ3NDEKTSV4RRFFQ69G5FA",
+        ] {
+            assert_eq!(form(text), text);
+        }
+    }
+
+    #[test]
     fn a_uuid_is_its_digits() {
         let expected = "67e55044-10b1-426f-9247-bb680e5fe0c8";
         for text in [
@@ -187,7 +228,6 @@ mod tests {
             "67e55044-10b1-426f-9247-bb680e5fe0cg",
             "67e550441-0b1-426f-9247-bb680e5fe0c8",
             "{67e55044-10b1-426f-9247-bb680e5fe0c8",
-            "67e5504410b1426f9247bb680e5fe0c",
             "(67e55044-10b1-426f-9247-bb680e5fe0c8)",
         ] {
             assert_eq!(form(text), text);

@@ -43,6 +43,12 @@ impl Limiter {
         lasting: Duration,
     ) -> Result<(), CheckError> {
         let (scope, ban, key) = self.ban_on(policy, &key.into())?;
+        if key.is_incomplete() {
+            return Err(CheckError::WrongKey {
+                policy: policy.to_owned(),
+                reason: "callers who lack their identity, or a part of it, cannot be banned: they have one key together".to_owned(),
+            });
+        }
         let imposed = ban.try_imposed(lasting).map_err(CheckError::BanLength)?;
         self.ask_ban(scope, &imposed.into(), &key, 1).await?;
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, KeyKind, Receipt, ReceiptId, Timestamp, Verdict};
+use tollgate_core::{Decision, Receipt, ReceiptId, Timestamp, Verdict};
 
 use super::event::Transport;
 use super::fallback::LocalPayers;
@@ -404,7 +404,7 @@ impl Ledger {
         for payment in &self.payments {
             if let Some(Outcome::Strike(rule)) = payment.outcome_of(response)
                 && let Some(ban) = rule.struck(view)
-                && payment.key.kind() != KeyKind::Missing
+                && !payment.key.is_incomplete()
             {
                 let settler = &payment.settler;
                 settler.strike(ban, &payment.key, payment.is_local);
@@ -428,7 +428,7 @@ impl Ledger {
     pub fn strike_abandoned(&mut self, response: u32) {
         for payment in &self.payments {
             if let Some(Outcome::Strike(rule)) = payment.outcome_of(response)
-                && payment.key.kind() != KeyKind::Missing
+                && !payment.key.is_incomplete()
             {
                 let settler = &payment.settler;
                 settler.strike(rule.ban(), &payment.key, payment.is_local);

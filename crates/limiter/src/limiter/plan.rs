@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Decision, KeyKind, Mode, Outcome, Verdict};
+use tollgate_core::{Charge, Decision, Mode, Outcome, Verdict};
 
 use super::event::Transport;
 use crate::policy::{Limit, Rank, Seat};
@@ -360,15 +360,13 @@ impl<'a> Payer<'a> {
         Entry::new(policy, self.key.clone(), self.demand).wishing(wish)
     }
 
-    /// The quotas of the tier that the key is in, as the class of the request sees them, and the ban behind them. Callers without an
-    /// identity have a budget together, and no ban: one of them would keep out all others.
+    /// The quotas of the tier that the key is in, as the class of the request sees them, and the ban behind them. Callers who lack their
+    /// identity or a part of it have a budget together, and no ban: one of them would keep out all others.
     #[inline]
     pub(super) fn limits(self) -> &'a [Limit] {
         let limits = self.policy.limits_at(self.demand.seat);
         match limits {
-            [quotas @ .., ban] if ban.quota.is_ban() && self.key.kind() == KeyKind::Missing => {
-                quotas
-            }
+            [quotas @ .., ban] if ban.quota.is_ban() && self.key.is_incomplete() => quotas,
             _ => limits,
         }
     }

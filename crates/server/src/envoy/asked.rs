@@ -20,6 +20,8 @@ const MOST_CHARGES: usize = 32;
 pub(super) struct Asked {
     charges: Vec<Charge>,
     descriptors: Vec<Place>,
+    /// True if it charges more budgets than are decided together.
+    pub(super) is_overfull: bool,
 }
 
 /// The consequence of a descriptor.
@@ -88,6 +90,7 @@ impl Asked {
         let mut asked = Self {
             charges: Vec::new(),
             descriptors: Vec::with_capacity(request.descriptors.len()),
+            is_overfull: false,
         };
         let wrong = |place: usize| move |reason| format!("descriptor {}: {reason}", place + 1);
         let mut found = Vec::with_capacity(request.descriptors.len());
@@ -168,9 +171,8 @@ impl Asked {
             self.charges[known].stated = Some(NOTHING);
         }
         if place == MOST_CHARGES {
-            return Err(format!(
-                "with it the request charges more than {MOST_CHARGES} budgets, and at most {MOST_CHARGES} are decided together"
-            ));
+            self.is_overfull = true;
+            return Ok(Place::Unlimited);
         }
         if known.is_none() {
             self.charges.push(charge);

@@ -144,12 +144,14 @@ async fn an_odd_value_of_a_header_lets_no_request_around_its_limits() {
     let envoy = envoy(address, &[]).await;
     let odd: [&[u8]; 5] = [b"1.2.3.4:5", b"[::1]:1", b"\xff", b"a\xc3", b"good"];
     for key in odd {
-        let mut passed = 0;
+        let (mut passed, began) = (0, Instant::now());
         for _ in 0..25 {
             let answer = send_key(envoy.address(), "GET /", key).await;
-            passed += usize::from(answer.status == 200);
+            passed += u64::from(answer.status == 200);
         }
-        assert_eq!(passed, 20, "{key:?}");
+        // A unit drains every three seconds.
+        let most = 20 + began.elapsed().as_secs() / 3 + 1;
+        assert!((20..=most).contains(&passed), "{key:?}: {passed}");
     }
     let mut passed = 0;
     for number in 0..10 {

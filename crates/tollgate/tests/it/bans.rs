@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tollgate::key::{Cookie, Global, Header};
 use tollgate::{
-    Ban, Block, Cause, CheckError, ConfigError, Event, Limiter, ManualClock, OnMissing, Policy,
-    Quota, QuotaLookup, Quotas, RateLimitLayer, RateLimitStatus, Share, Tiers, Verdict,
+    Ban, Block, Cause, CheckError, ConfigError, Event, Key, Limiter, ManualClock, OnMissing,
+    Policy, Quota, QuotaLookup, Quotas, RateLimitLayer, RateLimitStatus, Share, Tiers, Verdict,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -183,6 +183,42 @@ async fn responses_may_be_strikes() {
     // The response that is free is, all the same.
     let probe = server.limiter.check("login", "mallory").probe().await;
     assert_eq!(probe.unwrap().verdicts()[0].remaining(), 96);
+}
+
+/// Others of the tenant lack it as well.
+#[tokio::test]
+async fn callers_who_lack_a_part_of_their_identity_are_never_banned() {
+    let policy = Policy::new("login", Quota::per_minute(4));
+    let key = (Header::new("account"), Cookie::new("session"));
+    let policy = policy
+        .key(key)
+        .strike_if(|response| response.status() == 401);
+    let server = Server::start([policy.ban(BAN)]).await;
+    for _ in 0..4 {
+        assert_eq!(server.get("acme", 401).await.status, 401);
+    }
+    for _ in 0..8 {
+        let denied = server.get("acme", 401).await;
+        assert_eq!((denied.status, denied.is_ban()), (429, false));
+    }
+    server.clock.advance(MINUTE);
+    assert_eq!(server.get("acme", 200).await.status, 200);
+    assert!(
+        server
+            .limiter
+            .bans("login")
+            .await
+            .unwrap()
+            .callers()
+            .is_empty()
+    );
+
+    let key = Key::tuple([&Key::from("acme"), &Key::missing()]);
+    let refused = server.limiter.ban("login", key, MINUTE).await;
+    assert!(
+        matches!(refused, Err(CheckError::WrongKey { .. })),
+        "{refused:?}"
+    );
 }
 
 /// One of them would keep out all others.
@@ -406,7 +442,7 @@ async fn operators_ban_and_unban() {
     assert!(server.get("eve", 200).await.is_ban());
 
     let error = limiter
-        .ban("other", tollgate::Key::global(), SECOND)
+        .ban("other", Key::global(), SECOND)
         .await
         .unwrap_err();
     assert_eq!(

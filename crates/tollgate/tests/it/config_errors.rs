@@ -40,6 +40,27 @@ fn what_makes_no_sense_is_refused_with_policy_field_and_value() {
             json!({ "key": "host", "exempt_keys": ["API.example"], "block_keys": { "forbidden": ["api.example"] } }),
             "policy \"p\": block_keys \"api.example\": is in exempt_keys too",
         ),
+        // Entries that no request ever meets.
+        (
+            json!({ "key": { "header": "k" }, "exempt_keys": ["a"], "tiers": { "by": { "a": "t" }, "quotas": { "t": "none" } } }),
+            "policy \"p\": tiers \"a\": is in exempt_keys too, which lets it pass",
+        ),
+        (
+            json!({ "exempt_networks": ["10.0.0.0/8"], "block_keys": { "forbidden": ["10.1.2.3"] } }),
+            "policy \"p\": block_keys \"10.1.2.3\": is in exempt_networks too, which let it pass",
+        ),
+        (
+            json!({ "exempt_networks": ["10.0.0.0/8"], "tiers": { "by": { "10.1.2.3": "t" }, "quotas": { "t": "none" } } }),
+            "policy \"p\": tiers \"10.1.2.3\": is in exempt_networks too, which let it pass",
+        ),
+        (
+            json!({ "key": "method", "exempt_methods": ["POST"], "block_keys": { "forbidden": ["POST"] } }),
+            "policy \"p\": block_keys \"POST\": is a method that the policy does not cover",
+        ),
+        (
+            json!({ "key": "bearer-token", "block_keys": { "forbidden": ["Bearer abc"] } }),
+            "policy \"p\": block_keys \"Bearer abc\": has a scheme, but the key is the token alone",
+        ),
         (
             json!({ "routes": ["x"] }),
             "policy \"p\": route \"x\": does not start with /",
