@@ -100,6 +100,11 @@ fn refusals(config: &LimiterConfig) -> Vec<String> {
                 ));
             }
         }
+        for tier in policy_words::stricter_tiers(policy).filter(|_| !others.is_empty()) {
+            refusals.push(format!(
+                "policy {name}: callers in tier {tier} have less than those in none{others}"
+            ));
+        }
         let blocked = policy.block_keys.forbidden.len() + policy.block_keys.too_many_requests.len();
         if blocked > 0 {
             refusals.push(format!("policy {name}: it refuses the callers in its block_keys (entries: {blocked}){others}"));

@@ -3,7 +3,7 @@
 use tollgate::config::{
     CostConfig, DirectionConfig, KeyConfig, LimiterConfig, PolicyConfig, QuotasConfig, SignalConfig,
 };
-use tollgate::{OnFailure, OnMissing};
+use tollgate::{OnFailure, OnMissing, Quota};
 
 /// The requests that a policy covers.
 pub(crate) fn covers(policy: &PolicyConfig, config: &LimiterConfig) -> String {
@@ -166,7 +166,32 @@ pub(crate) fn unclear(policy: &PolicyConfig) -> String {
     format!(", but {others} unless on_missing = \"deny\"")
 }
 
-/// A line for each policy that refuses callers, and whose refusal some may avoid.
+/// The tiers that have less than callers in none.
+pub(crate) fn stricter_tiers(policy: &PolicyConfig) -> impl Iterator<Item = &str> {
+    let own = least_rate(&policy.quotas);
+    let tiers = policy.tiers.iter().flat_map(|tiers| &tiers.quotas);
+    let stricter = tiers.filter(move |(_, quotas)| least_rate(quotas) < own);
+    stricter.map(|(tier, _)| tier.as_str())
+}
+
+/// The least that the quotas let through in a thousand seconds, whole units of it; the most there is if none of them says.
+fn least_rate(quotas: &QuotasConfig) -> u128 {
+    let texts: Vec<&str> = match quotas {
+        QuotasConfig::One(text) => vec![text],
+        QuotasConfig::Many(texts) => texts.iter().map(String::as_str).collect(),
+        QuotasConfig::Named(texts) => texts.values().map(String::as_str).collect(),
+    };
+    let quotas = texts.iter().flat_map(|text| text.split(';'));
+    let quotas = quotas.filter_map(|text| text.trim().parse::<Quota>().ok());
+    let rated = quotas.filter(|quota| !quota.period().is_zero());
+    let rates = rated.map(|quota| {
+        let nanoseconds = quota.period().as_nanos();
+        u128::from(quota.limit()) * 1_000_000_000_000 / nanoseconds
+    });
+    rates.min().unwrap_or(u128::MAX)
+}
+
+/// A line for each policy that refuses callers or has stricter tiers, and whose limit some may avoid.
 pub(crate) fn avoidable(config: &LimiterConfig) -> Vec<String> {
     let enforced = config.policies.iter().filter(|policy| !policy.shadow);
     let refuses = |policy: &&PolicyConfig| {
@@ -175,11 +200,14 @@ pub(crate) fn avoidable(config: &LimiterConfig) -> Vec<String> {
         !blocked.forbidden.is_empty()
             || !blocked.too_many_requests.is_empty()
             || tiers.any(|(_, quotas)| refuse_all(quotas))
+            || stricter_tiers(policy).next().is_some()
     };
     let refusing = enforced.filter(refuses);
     let lines = refusing.map(|policy| (&policy.name, unclear(policy)));
     let avoidable = lines.filter(|(_, others)| !others.is_empty());
     avoidable
-        .map(|(name, others)| format!("policy {name}: refuses callers{others}"))
+        .map(|(name, others)| {
+            format!("policy {name}: refuses callers, or limits some more than others{others}")
+        })
         .collect()
 }

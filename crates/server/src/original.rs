@@ -207,6 +207,9 @@ fn ambiguity(path: &[u8]) -> Option<&'static str> {
         Some("a semicolon")
     } else if (path.windows(3)).any(|it| matches!(it, [b'%', b'0' | b'1', _] | b"%7f")) {
         Some("an encoded control byte")
+    } else if str::from_utf8(&path).is_err() {
+        // Some services take such a byte for a blank, at which a path ends.
+        Some("bytes that are not UTF-8")
     } else if path.split(|byte| *byte == b'/').any(is_dots) {
         Some("a segment of dots")
     } else {

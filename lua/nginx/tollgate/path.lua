@@ -6,7 +6,7 @@ local text = require "tollgate.text"
 local byte, find, format, gmatch, gsub = string.byte, string.find, string.format, string.gmatch, string.gsub
 local lower, match, sub = string.lower, string.match, string.sub
 local concat, ipairs = table.concat, ipairs
-local percent_decode = text.percent_decode
+local percent_decode, is_utf8 = text.percent_decode, text.is_utf8
 
 local _M = {}
 
@@ -80,13 +80,14 @@ end
 -- The part of a path that one service resolves, decodes or cuts, and another takes as it is.
 function _M.ambiguity(path)
   -- Nearly every path has none of these.
-  if not find(path, "[%%\\;]") and not find(path, "//", 1, true) and not find(path, "/.", 1, true) then return nil end
+  if not find(path, "[%%\\;\128-\255]") and not find(path, "//", 1, true) and not find(path, "/.", 1, true) then return nil end
   local small = lower(path)
   if find(small, "//", 1, true) then return "two slashes" end
   if find(small, "%2f", 1, true) then return "an encoded slash" end
   if find(small, "\\", 1, true) or find(small, "%5c", 1, true) then return "a backslash" end
   if find(small, ";", 1, true) or find(small, "%3b", 1, true) then return "a semicolon" end
   if find(small, "%%[01]%x") or find(small, "%7f", 1, true) then return "an encoded control byte" end
+  if not is_utf8(path) then return "bytes that are not UTF-8" end
   for segment in gmatch(small, "[^/]+") do
     local dots = gsub(segment, "%%2e", ".")
     if dots == "." or dots == ".." then return "a segment of dots" end

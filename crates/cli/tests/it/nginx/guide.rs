@@ -336,7 +336,7 @@ fn a_block_list_that_a_caller_may_avoid_is_warned_of() {
         .unwrap();
         let ran = tollgate(folder.path(), &["nginx", "limits.toml"]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
-        let warning = "warning: policy api: refuses callers, but requests without an identity";
+        let warning = "warning: policy api: refuses callers, or limits some more than others, but requests without an identity";
         assert_eq!(ran.err.starts_with(warning), warns, "{ran:?}");
     }
 }
