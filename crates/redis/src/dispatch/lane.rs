@@ -149,15 +149,28 @@ impl Dispatch {
 
     /// Lets jobs wait for another connection, for one deadline at most.
     fn hope(self: &Arc<Self>, state: &mut Traffic, attempts: usize) {
-        let until = Instant::now() + self.limits.deadline;
+        let mut until = Instant::now() + self.limits.deadline;
         state.hope = Some(Hope { until, attempts });
+        // One timer is enough, however often connections end.
+        if mem::replace(&mut state.is_hope_timed, true) {
+            return;
+        }
         let dispatch = Arc::downgrade(self);
         self.runtime.spawn_aside(async move {
-            sleep_until(until).await;
-            if let Some(dispatch) = dispatch.upgrade() {
-                let state = dispatch.state();
-                let error = state.error();
-                Self::give_up(state, &error);
+            loop {
+                sleep_until(until).await;
+                let Some(dispatch) = dispatch.upgrade() else {
+                    return;
+                };
+                let mut state = dispatch.state();
+                match &state.hope {
+                    Some(hope) if hope.until > until => until = hope.until,
+                    _ => {
+                        state.is_hope_timed = false;
+                        let error = state.error();
+                        return Self::give_up(state, &error);
+                    }
+                }
             }
         });
     }

@@ -28,6 +28,8 @@ pub(super) struct Traffic {
     pub(super) pace: Pace,
     /// What jobs wait for when there is no connection. It stays when it is over, until there is one.
     pub(super) hope: Option<Hope>,
+    /// True while a timer tells the end of a hope.
+    pub(super) is_hope_timed: bool,
     /// The time since which a connection must have answered to be used: that at which a call stalled.
     pub(super) doubts_until: Option<Instant>,
     /// The reason why the latest connection was lost or not made, for jobs that find none.
@@ -142,6 +144,7 @@ impl Traffic {
             open: wires,
             pace: Pace::default(),
             hope,
+            is_hope_timed: false,
             doubts_until: None,
             why: None,
             has_left: false,
