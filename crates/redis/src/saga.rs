@@ -1,16 +1,18 @@
 //! A saga over the slots of a cluster: a request whose keys live in several of them, so that no script sees them all.
 //!
 //! The slots are charged one by one, and given back if a later one denies, or if the caller goes away. If one fails, the others
-//! decide, and the decision says what is unknown. After a denial the saga asks again for the figures of the returned budgets, so that the caller is told about them as if the request had not
-//! come. The figures are not exact if one request names one budget in several modes: a shadow was decided beside charges that were
-//! given back later, and enforced charges of a request that is already denied are probes like others.
+//! decide, and the decision says what is unknown. After a denial the saga asks again for the figures of the returned budgets, so
+//! that the caller is told about them as if the request had not come. The figures are not exact if one request names one budget in
+//! several modes: a shadow was decided beside charges that were given back later, and enforced charges of a request that is already
+//! denied are probes like others.
 //!
 //! Slots with bans come first, so that a banned caller is charged nothing in the others. If several slots have bans, the saga
 //! asks for these before it charges anything. If a ban is in force in one of them, no slot takes anything and no denial is a
 //! strike. If none is in force, every slot that denies hears it: once the request is denied, a slot whose probe says that it would
 //! deny as well is asked a second time.
 //!
-//! An id stands in the slot of its caller, and so beside the charges of its policy, which are given back with it. An id in a slot without charges of its policy has nothing to spare, and is not asked: its request is charged.
+//! An id stands in the slot of its caller, and so beside the charges of its policy, which are given back with it. An id in a slot
+//! without charges of its policy has nothing to spare, and is not asked: its request is charged.
 
 use std::sync::Arc;
 

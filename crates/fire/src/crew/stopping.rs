@@ -1,7 +1,7 @@
 //! A process that holds places is stopped for longer than its lease.
 //!
-//! Nothing else is done meanwhile. So the other processes get its places, all of them; it says that it lost a lease when it goes on; and then the
-//! number inside is judged as after any loss.
+//! Nothing else is done meanwhile. So the other processes get its places, all of them; it says that it lost a lease when it goes
+//! on; and then the number inside is judged as after any loss.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -18,13 +18,14 @@ const ENCODED_TWICE: &str = "it is encoded twice";
 
 /// The value of a cookie, decoded as axum-extra's `CookieJar` decodes it: `sid=%61bc` and `%73id=abc` are the session `abc`.
 ///
-/// Quotes around the value do not count, since some readers remove them. The key is missing if there is no cookie of that name,
-/// or if it is empty. Several cookies of one name with different values are [ambiguous](KeyMissing::ambiguous): axum-extra's jar
-/// takes the last and `Cookie` of the crate `headers` the first, and a caller could show one to the limiter and another to the
-/// handler. A cookie that is not text, or stands beside others that are not text, is ambiguous too: some readers drop it and others
-/// see it. So is one between the quotes of another one's value: the jar sees it and `Cookie` of `headers` does not. One that is
-/// encoded twice is ambiguous as well: an entry of a list could not tell it from the one that is encoded once. So is one with a blank or
-/// a comma in it, where some services begin another cookie, one with a backslash, and one beside a name that some take for the same, such as `Session`.
+/// Quotes around the value do not count, since some readers remove them. The key is missing if there is no cookie of that name, or
+/// if it is empty. Several cookies of one name with different values are [ambiguous](KeyMissing::ambiguous): axum-extra's jar takes
+/// the last and `Cookie` of the crate `headers` the first, and a caller could show one to the limiter and another to the handler. A
+/// cookie that is not text, or stands beside others that are not text, is ambiguous too: some readers drop it and others see it. So
+/// is one between the quotes of another one's value: the jar sees it and `Cookie` of `headers` does not. One that is encoded twice
+/// is ambiguous as well: an entry of a list could not tell it from the one that is encoded once. So is one with a blank or a comma
+/// in it, where some services begin another cookie, one with a backslash, and one beside a name that some take for the same, such
+/// as `Session`.
 ///
 /// The value of a `SignedCookieJar` or `PrivateCookieJar` is the text that the caller sent: each time that the cookie is set
 /// anew, it is another identity. If that matters, let an outer layer open the jar, and use an [`Extension`](super::Extension).

@@ -13,13 +13,13 @@ use crate::{Key, RequestView};
 
 /// A field of a form in the request's body, behind a `BufferBodyLayer`.
 ///
-/// The value is decoded as axum's `Form` does. Bytes that are not UTF-8 are replaced, and a number, a UUID or an IPv6 address
-/// is [its value](super::Query). As for `Form`, the form of a `GET` is its query: if its body has the field too, both have to agree. The form
-/// of a `HEAD` is both.
+/// The value is decoded as axum's `Form` does. Bytes that are not UTF-8 are replaced, and a number, a UUID or an IPv6 address is
+/// [its value](super::Query). As for `Form`, the form of a `GET` is its query: if its body has the field too, both have to agree.
+/// The form of a `HEAD` is both.
 ///
 /// The key is missing if there is no field of that name, or if it is empty. It is [ambiguous](KeyMissing::ambiguous) if several
-/// fields differ, if [services differ](super::Query) about it, if the body is JSON by its content type, or if it has not been read: it is too long, its content type is neither a form
-/// nor JSON, or there is no such layer outside the limiter.
+/// fields differ, if [services differ](super::Query) about it, if the body is JSON by its content type, or if it has not been read:
+/// it is too long, its content type is neither a form nor JSON, or there is no such layer outside the limiter.
 ///
 /// ```
 /// use tollgate::key::FormField;

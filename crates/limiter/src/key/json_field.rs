@@ -20,11 +20,12 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// The value may be a text or a whole number. `7`, `7.0` and `"7"` are one identity. A text that is a number, a UUID or an IPv6 address is
 /// [its value](super::Query), too.
 ///
-/// The key is missing if there is no such field, or if it is `null` or empty. It is [ambiguous](KeyMissing::ambiguous) if the
-/// value is anything else, such as a number above 2^53, which some readers take for its neighbour; if several fields of one name on the path differ, because readers of JSON disagree about which one
-/// counts; if a name differs from one on the path in its capital letters alone, since some readers ignore these; if there is a list where the path has a name, because serde reads structs from lists as well; if the body is a form by its
-/// content type; or if it has not been read: it is too long, not well-formed, its content type is neither JSON nor a form, or there is no such layer outside the
-/// limiter.
+/// The key is missing if there is no such field, or if it is `null` or empty. It is [ambiguous](KeyMissing::ambiguous) if the value
+/// is anything else, such as a number above 2^53, which some readers take for its neighbour; if several fields of one name on the
+/// path differ, because readers of JSON disagree about which one counts; if a name differs from one on the path in its capital
+/// letters alone, since some readers ignore these; if there is a list where the path has a name, because serde reads structs from
+/// lists as well; if the body is a form by its content type; or if it has not been read: it is too long, not well-formed, its
+/// content type is neither JSON nor a form, or there is no such layer outside the limiter.
 ///
 /// ```
 /// use tollgate::key::JsonField;

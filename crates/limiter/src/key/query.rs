@@ -9,15 +9,15 @@ use crate::{Key, RequestView};
 /// The value of a query parameter, decoded as axum's `Query` does: `?user=a%20b` and `?user=a+b` are one identity. Bytes that are
 /// not UTF-8 are replaced.
 ///
-/// A number, a UUID or an IPv6 address is its value, since a handler may read it as one: `?user=007`, `?user=7.0` and `?user=%2B7` are the
-/// identity `7`. A UUID is in lower case with hyphens, and lists and tiers name it in that form. So are a ULID, and sixteen hexadecimal digits
-/// or more, in lower case. Do not let a handler read identities as
-/// floating-point numbers: it takes neighbours above 2^53 for one, and as `f32` above 2^24,
-/// and these are several identities here.
+/// A number, a UUID or an IPv6 address is its value, since a handler may read it as one: `?user=007`, `?user=7.0` and `?user=%2B7`
+/// are the identity `7`. A UUID is in lower case with hyphens, and lists and tiers name it in that form. So are a ULID, and sixteen
+/// hexadecimal digits or more, in lower case. Do not let a handler read identities as floating-point numbers: it takes neighbours
+/// above 2^53 for one, and as `f32` above 2^24, and these are several identities here.
 ///
 /// The key is missing if there is no parameter of that name, or if it is empty. Several parameters with different values are
-/// [ambiguous](KeyMissing::ambiguous): axum's `Query` takes the last or refuses, and axum-extra's takes all. So is one with a `;` in it,
-/// where some services begin another parameter, and one beside a name that some services take for the same: `User`, or `user.id` for `user_id`.
+/// [ambiguous](KeyMissing::ambiguous): axum's `Query` takes the last or refuses, and axum-extra's takes all. So is one with a `;`
+/// in it, where some services begin another parameter, and one beside a name that some services take for the same: `User`, or
+/// `user.id` for `user_id`.
 ///
 /// Any caller can send any query. Use a parameter as identity only if something checks it.
 ///

@@ -3,11 +3,11 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::str;
 
-/// The one form of a number, a UUID, an IPv6 address, a ULID or sixteen hexadecimal digits and more, if this is another one: `Path<u64>` takes `7`, `007` and `+7` for one caller,
-/// `Path<f64>` also `7.0` and `70e-1`, `Path<Uuid>` the same digits in any case, with hyphens, braces, `urn:uuid:`, or none of these, and
-/// `Path<IpAddr>` `::1` and `0:0::1`, and
-/// `Path<SocketAddr>` `[::1]:80` and `[0::1]:080`; and types of hexadecimal digits (ObjectIds, hashes, addresses of chains) and ULIDs, as
-/// the crates of these names read them, capital letters and small ones. A handler may remove blanks around a value.
+/// The one form of a number, a UUID, an IPv6 address, a ULID or sixteen hexadecimal digits and more, if this is another one:
+/// `Path<u64>` takes `7`, `007` and `+7` for one caller, `Path<f64>` also `7.0` and `70e-1`, `Path<Uuid>` the same digits in any
+/// case, with hyphens, braces, `urn:uuid:`, or none of these, and `Path<IpAddr>` `::1` and `0:0::1`, and `Path<SocketAddr>`
+/// `[::1]:80` and `[0::1]:080`; and types of hexadecimal digits (ObjectIds, hashes, addresses of chains) and ULIDs, as the crates
+/// of these names read them, capital letters and small ones. A handler may remove blanks around a value.
 pub(crate) fn one_form(text: &[u8]) -> Option<Vec<u8>> {
     let value = text.trim_ascii();
     let form = uuid(value)

@@ -353,7 +353,8 @@ impl Ledger {
         }));
     }
 
-    /// Adds the decision of a limit further in that refuses the request. What was charged stays charged until the refusal [leaves](Self::undo): a service in between may answer in its place, or ask again.
+    /// Adds the decision of a limit further in that refuses the request. What was charged stays charged until the refusal
+    /// [leaves](Self::undo): a service in between may answer in its place, or ask again.
     pub fn refuse(&mut self, mut refusal: Self, response: u32) {
         // A policy in shadow mode may have taken something for the request.
         refusal.release();

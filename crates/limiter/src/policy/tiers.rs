@@ -133,9 +133,9 @@ impl Tiers {
     /// * **A request waits** for the [`deadline`](Self::deadline) at most, which is 250 ms unless set. An answer that comes within
     ///   ten times as long is still remembered.
     /// * **A failure** is an error, a missed deadline, or a panic of the function. It is never remembered as "in no tier". The
-    ///   identity is not asked for during the next second. After five failures in a row, and a second without an answer,
-    ///   four identities are asked for in each second, and four that were known before, until there is an answer. The log has a warning when failures begin, at most one a minute, with the error's
-    ///   own text, and a line when they end.
+    ///   identity is not asked for during the next second. After five failures in a row, and a second without an answer, four
+    ///   identities are asked for in each second, and four that were known before, until there is an answer. The log has a warning
+    ///   when failures begin, at most one a minute, with the error's own text, and a line when they end.
     /// * **An identity that has never been known** and cannot be asked for has what [`on_unknown`](Self::on_unknown) says: the
     ///   policy's own quotas unless set.
     /// * **A plan that has changed** is told to [`Limiter::forget_tier`](crate::Limiter::forget_tier).
