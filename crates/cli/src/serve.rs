@@ -214,8 +214,14 @@ async fn connected(asked: &ServeArguments) -> Result<RedisBackend, Failure> {
     let file = asked.file.display();
     let is_stated = || fs::read_to_string(&asked.file).is_ok_and(|text| states_every_rule(&text));
     if asked.on_failure.is_none() && !is_stated() {
+        let is_of_envoy = (asked.file.extension()).is_some_and(|it| it == "yaml" || it == "yml");
+        let in_file = match is_of_envoy {
+            // Such a file has no word for it.
+            true => String::new(),
+            false => format!(", or on_failure in every policy of {file} that is not in shadow"),
+        };
         return Err(Failure::unconnected(error).followed_by(&format!(
-            "to start without Redis, set --on-failure, or on_failure in every policy of {file} that is not in shadow"
+            "to start without Redis, set --on-failure{in_file}"
         )));
     }
     tracing::warn!("Redis is away, and until it is back the stated rule decides: {error}");

@@ -123,7 +123,11 @@ impl Future for AnswerFuture {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // An answer that this very poll brings must not wake the task: a task that wakes itself moves to another thread.
         if self.inline.as_ref().is_some_and(|inline| inline.poll(cx)) {
-            return Poll::Pending;
+            // The call goes on after the deadline, and has told its caller so.
+            return match self.answer.try_recv() {
+                Ok(delivery) => Poll::Ready(Ok(delivery)),
+                Err(_) => Poll::Pending,
+            };
         }
         Pin::new(&mut self.answer).poll(cx)
     }

@@ -286,10 +286,19 @@ fn budgets_of(policy: &str, file: &Path, before: &[Limit], after: &[Limit]) -> S
             true => "although the rate is raised, ",
             false => "",
         };
-        let file = file.display();
+        let is_of_gateways = file
+            .extension()
+            .is_some_and(|it| it == "yaml" || it == "yml");
+        let reset = match is_of_gateways {
+            // The program for fleets reads no such file.
+            true => format!("a reset of {policy} by the admin"),
+            false => format!(
+                "`tollgate reset {policy} KEY --redis URL --limits {}`",
+                file.display()
+            ),
+        };
         told += &format!(
-            "; {although}one that has spent all waits for up to {longest:?}: `tollgate reset {policy} KEY --redis URL --limits {file}` \
-             ends the wait"
+            "; {although}one that has spent all waits for up to {longest:?}: {reset} ends the wait"
         );
     }
     told

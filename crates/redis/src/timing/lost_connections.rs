@@ -149,6 +149,27 @@ async fn a_server_that_stopped_costs_two_deadlines_and_then_nothing() {
     }
 }
 
+/// Its answer may still come, and tell that the connection is well: the call goes on without its caller.
+#[tokio::test(start_paused = true)]
+async fn a_lone_caller_hears_of_the_deadline_in_time_however_far_the_server_is() {
+    for round_trip in [60, 75, 95].map(ms) {
+        let late = DistantBackend::with(round_trip, |stream, sent| {
+            let asked = AtomicUsize::default();
+            serve(stream, sent, move |at| {
+                let is_first = asked.fetch_add(1, Ordering::Relaxed) == 0;
+                at + if is_first { round_trip } else { 2 * round_trip }
+            })
+        })
+        .await;
+        let ask = || DistantBackend::ask(Arc::clone(&late.dispatch));
+        let mut slowest = Duration::ZERO;
+        for _ in 0..4 {
+            slowest = slowest.max(ask().await.0);
+        }
+        assert!(slowest <= DEADLINE + TICKS, "{round_trip:?}: {slowest:?}");
+    }
+}
+
 /// The task that makes another connection in its place has not run yet.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_over_a_connection_that_has_ended() {
