@@ -434,6 +434,14 @@ impl Outcome {
     /// The reason of a failure: there was an answer, and no backend was asked.
     pub const UNASKED: &str = "nothing was asked";
 
+    /// The reason of an unknown outcome: one server decided about its charges, and another failed.
+    const IN_PART: &str = "decided in part";
+
+    /// Says whether one server decided about its charges, and another failed, so that a share may have decided about these.
+    pub(crate) fn is_in_part(&self) -> bool {
+        matches!(self, Self::Unknown(why) if why == Self::IN_PART)
+    }
+
     /// Says whether no client can have heard of it, however soon it was answered.
     #[must_use]
     pub fn is_unheard(&self) -> bool {
@@ -450,12 +458,7 @@ impl Outcome {
     pub fn of(answer: &Result<Decision, BackendError>) -> Self {
         match answer {
             // The others were charged, and that server's may have been.
-            Ok(decision) if decision.failure().is_some() => Self::Unknown(
-                decision
-                    .failure()
-                    .map(ToString::to_string)
-                    .unwrap_or_default(),
-            ),
+            Ok(decision) if decision.failure().is_some() => Self::Unknown(Self::IN_PART.to_owned()),
             Ok(decision) => Self::Decided(DecisionRecord {
                 admitted: decision.is_admitted(),
                 unasked: decision.is_known(),

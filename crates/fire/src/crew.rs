@@ -235,6 +235,13 @@ fn record_of_client(process: u32, output: impl Read, inside: &Mutex<Inside>) -> 
             Err(_half) => {}
         }
     }
+    let stops = std::mem::take(&mut stopping::lock(inside).stops);
+    let stops = stops.into_iter().map(|(from_us, to_us)| Wait {
+        process,
+        from_us,
+        to_us,
+    });
+    record.waits.extend(stops);
     let ended_us = now_us();
     let killed = || Outcome::Unknown(Outcome::KILLED.to_owned());
     let open = open.into_values();

@@ -18,6 +18,10 @@ pub(super) fn misreported(history: &History, attempt: &Attempt) -> Option<String
     if !attempt.asker.door.has_limiter() || attempt.outcome.is_unheard() {
         return None;
     }
+    // What was told is of both.
+    if attempt.outcome.is_in_part() {
+        return None;
+    }
     let ruled = misruled(history, asked, attempt);
     let told = attempt.told.as_ref();
     if told.is_some() != (attempt.asker.door == Door::Http) {

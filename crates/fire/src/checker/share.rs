@@ -197,7 +197,7 @@ fn asking(
             admitted,
             remaining,
             ..
-        }) => Some(ShareVerdict {
+        }) if !attempt.outcome.is_in_part() => Some(ShareVerdict {
             taken: if *admitted { takes.min(cost) } else { 0 },
             denied: !admitted && is_alone,
             passed: *admitted,

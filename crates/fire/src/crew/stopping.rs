@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Inside {
     held: HashMap<u64, Hold>,
     pub(super) lost_leases: u64,
+    /// The times for which it was stopped.
+    pub(super) stops: Vec<(u64, u64)>,
 }
 
 impl Inside {
@@ -65,6 +67,7 @@ impl Crew {
             }
             sleep(LOOK);
         };
+        let from_us = now_us();
         signal(&stopped.process, "-STOP")?;
         // Time for its last words to arrive, too.
         sleep(LEASE);
@@ -79,6 +82,7 @@ impl Crew {
         let lost_before = lock(&stopped.inside).lost_leases;
         let in_others = others();
         signal(&stopped.process, "-CONT")?;
+        lock(&stopped.inside).stops.push((from_us, now_us()));
         if held == 0 {
             return Err("the process gave its places back before it was stopped".into());
         }
