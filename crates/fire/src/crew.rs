@@ -1,5 +1,6 @@
 //! The asking processes, seen from their parent.
 
+mod inside;
 mod stopping;
 
 use std::collections::HashMap;
@@ -10,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use self::inside::{Inside, lock};
 pub(crate) use self::stopping::FEWEST_HOLDERS;
-use self::stopping::Inside;
 use crate::Result;
 use crate::attempt::{Attempt, Outcome};
 use crate::client::{HolderFigures, Line, Orders};
@@ -205,7 +206,7 @@ fn record_of_client(process: u32, output: impl Read, inside: &Mutex<Inside>) -> 
                 }
             }
             Ok(Line::Hold(number, hold)) => {
-                stopping::lock(inside).note(number, hold);
+                lock(inside).note(number, hold);
                 holds.insert(number, hold);
             }
             Ok(Line::Knock(number, knock)) => {
@@ -225,7 +226,7 @@ fn record_of_client(process: u32, output: impl Read, inside: &Mutex<Inside>) -> 
                 replaced.insert(one.from_us, one);
             }
             Ok(Line::Ruled(ruling)) => record.rulings.push(ruling),
-            Ok(Line::Lost(leases)) => stopping::lock(inside).lost_leases = leases,
+            Ok(Line::Lost(leases)) => lock(inside).lost_leases = leases,
             Ok(Line::End(figures)) => record.figures.push(figures),
             Ok(Line::Late(from_us, to_us)) => record.waits.push(Wait {
                 process,
@@ -235,7 +236,7 @@ fn record_of_client(process: u32, output: impl Read, inside: &Mutex<Inside>) -> 
             Err(_half) => {}
         }
     }
-    let stops = std::mem::take(&mut stopping::lock(inside).stops);
+    let stops = std::mem::take(&mut lock(inside).stops);
     let stops = stops.into_iter().map(|(from_us, to_us)| Wait {
         process,
         from_us,

@@ -3,14 +3,13 @@
 //! Nothing else is done meanwhile. So the other processes get its places, all of them; it says that it lost a lease when it goes
 //! on; and then the number inside is judged as after any loss.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::inside::lock;
 use super::{Client, Crew};
 use crate::Result;
-use crate::hold::{Grant, Hold, LEASE, PLACES};
+use crate::hold::{Hold, LEASE, PLACES};
 use crate::signal::signal;
 use crate::wall::now_us;
 
@@ -22,34 +21,6 @@ const PATIENCE: Duration = LEASE.saturating_mul(3);
 
 /// The interval at which the processes are looked at.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What a process holds, as far as it has told.
-#[derive(Debug, Default)]
-pub(super) struct Inside {
-    held: HashMap<u64, Hold>,
-    pub(super) lost_leases: u64,
-    /// The times for which it was stopped.
-    pub(super) stops: Vec<(u64, u64)>,
-}
-
-impl Inside {
-    pub(super) fn note(&mut self, number: u64, hold: Hold) {
-        if hold.outcome == Grant::Held && hold.until_us.is_none() {
-            self.held.insert(number, hold);
-        } else {
-            self.held.remove(&number);
-        }
-    }
-
-    /// The places of keys that are held for longer than a lease.
-    fn for_long(&self) -> impl Iterator<Item = &Hold> {
-        self.held.values().filter(|hold| hold.is_long())
-    }
-}
-
-pub(super) fn lock(inside: &Mutex<Inside>) -> MutexGuard<'_, Inside> {
-    inside.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Crew {
     /// Stops a process that holds a place until others have taken all, and lets it go on. Returns what was wrong.
