@@ -357,15 +357,7 @@ impl Run {
             if !idle.is_answered() {
                 return Err("the servers do not decide".into());
             }
-            let from_us = now_us();
             wrongs.extend(crew.stop_a_holder()?);
-            // What it had to send comes when it goes on.
-            disturbances.push(Disturbance {
-                from_us,
-                to_us: now_us(),
-                effect: Effect::Trouble,
-                home: None,
-            });
         }
         let mut meanwhile = |stage: &mut Stage, done: &mut Vec<Disturbance>| match second {
             Some(Fault::ClientDies) => replace_one(crew, done),
