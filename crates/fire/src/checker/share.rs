@@ -2,7 +2,7 @@
 //!
 //! No other process charges a share, and nothing of it is ever lost or given back. Only the time is not known to the
 //! microsecond: a share refills while the backend fails, by a clock inside the limiter. That clock surely stands still from ten
-//! seconds after a decision of the backend is heard until a question that fails. So, for each share:
+//! seconds after a failure, if a decision of the backend is heard meanwhile, until a question that fails. So, for each share:
 //!
 //! * a charge that passed had room, counting the charges that surely came before, as early as they can have been;
 //! * no span let through more than a share may at worst while its clock can have run;
@@ -23,7 +23,7 @@ use crate::population::ONE_IN;
 /// The largest difference between the clocks of a process within an outage.
 const TOLERANCE_US: u64 = 2_000;
 
-/// The longest time that the clock of a share runs after a decision of the backend.
+/// The longest time that the clock of a share runs between two failures if the backend decides something in between.
 const RUNS_ON_US: u64 = 10_000_000;
 
 /// A process's share of a quota: one part of its limit and its burst, rounded up. One that warms up lets through less.
@@ -93,9 +93,15 @@ impl OutageClock {
                 .get(later)
                 .map_or(u64::MAX, |(_, first_us)| *first_us)
         };
+        // It runs on for a while after the last failure before.
+        let runs_until = |attempt: &Attempt| {
+            let before = failed.partition_point(|(over_us, _)| *over_us <= attempt.sent_us);
+            let last = before.checked_sub(1).and_then(|last| failed.get(last));
+            last.map_or(0, |(over_us, _)| over_us.saturating_add(RUNS_ON_US))
+        };
         let mut still: Vec<_> = decided
             .into_iter()
-            .map(|attempt| (attempt.heard_us + RUNS_ON_US, until(attempt)))
+            .map(|attempt| (attempt.heard_us.max(runs_until(attempt)), until(attempt)))
             .filter(|(from_us, to_us)| from_us < to_us)
             .collect();
         still.sort_unstable();
