@@ -125,8 +125,9 @@ impl Campaign {
                 let has_clock = run.stage.has_clock();
                 waiting =
                     (self.topology).round(&mut run.rng, has_clock, self.has_envoy, has_holders);
-                let only = self.only.as_deref();
-                waiting.retain(|fault| only.is_none_or(|only| only == fault.name()));
+                if let Some(only) = &self.only {
+                    waiting = only_these(only, waiting)?;
+                }
             }
             if !run.go_on(&mut waiting, &mut progress) {
                 ended_early = Some("ended early: the servers cannot be made whole".to_owned());
@@ -282,8 +283,6 @@ impl Run {
     /// Does the next fault, and perhaps another in the middle of it. False if there is no server left to do faults to.
     fn go_on(&mut self, waiting: &mut Vec<Fault>, progress: &mut impl FnMut(&str)) -> bool {
         let Some(fault) = waiting.pop() else {
-            // None of the wanted faults can be done here.
-            sleep(Duration::from_millis(100));
             return true;
         };
         let second = self
@@ -470,6 +469,18 @@ fn replace_one(crew: &mut Crew, done: &mut Vec<Disturbance>) -> Result<()> {
     crew.replace_one()?;
     done.push(Disturbance::trouble(from_us, now_us()));
     Ok(())
+}
+
+/// The faults of this name. A run without any would show nothing.
+fn only_these(name: &str, faults: Vec<Fault>) -> Result<Vec<Fault>> {
+    let (wanted, others): (Vec<_>, Vec<_>) =
+        faults.into_iter().partition(|fault| fault.name() == name);
+    if wanted.is_empty() {
+        let others: BTreeSet<_> = others.into_iter().map(Fault::name).collect();
+        let others = Vec::from_iter(others).join(", ");
+        return Err(format!("no fault of this run is named {name}; these are: {others}").into());
+    }
+    Ok(wanted)
 }
 
 /// A gateway process that dies or stops takes along what it was about to give back.

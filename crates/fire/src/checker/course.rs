@@ -352,7 +352,8 @@ impl Reader<'_> {
 
     /// The latest time at which a call may reach the server.
     fn lingers_until(&self, attempt: &Attempt) -> u64 {
-        lingers_until(self.history, attempt.sent_us, attempt.heard_us)
+        let process = attempt.asker.process;
+        lingers_until(self.history, process, attempt.sent_us, attempt.heard_us)
     }
 
     fn loss(&self, budget: Budget, disturbance: &Disturbance) -> Option<Loss> {
@@ -422,12 +423,18 @@ impl Hindrances {
     }
 }
 
-/// The latest time at which a call may reach the server that was made and over at these times.
-pub(super) fn lingers_until(history: &History, sent_us: u64, heard_us: u64) -> u64 {
+/// The latest time at which a call of a process may reach the server that was made and over at these times.
+pub(super) fn lingers_until(history: &History, process: u32, sent_us: u64, heard_us: u64) -> u64 {
+    let disturbances = history.disturbances.iter();
+    let disturbances = disturbances.map(|it| (it.from_us, it.to_us));
+    // A process that is stopped sends what it has when it goes on.
+    let waits = history.waits.iter();
+    let stops = waits.filter(|it| it.process == process && it.to_us - it.from_us > LINGERS_US);
+    let stops = stops.map(|it| (it.from_us, it.to_us));
     let mut until = heard_us.saturating_add(LINGERS_US);
-    for disturbance in &history.disturbances {
-        if disturbance.from_us <= until && disturbance.to_us >= sent_us {
-            until = until.max(disturbance.to_us.saturating_add(LINGERS_US));
+    for (from_us, to_us) in stops.chain(disturbances) {
+        if from_us <= until && to_us >= sent_us {
+            until = until.max(to_us.saturating_add(LINGERS_US));
         }
     }
     until

@@ -153,7 +153,7 @@ impl Course {
                 }
             }
             Outcome::Unknown(_) | Outcome::Told | Outcome::Reset => {
-                lingers_until(history, order.sent_us, order.heard_us)
+                lingers_until(history, order.process, order.sent_us, order.heard_us)
             }
         };
         let spans = timeline.spans(order.sent_us, to_us);

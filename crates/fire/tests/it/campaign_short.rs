@@ -214,6 +214,25 @@ fn what_is_wrong_behind_an_envoy_is_caught_through_it() {
     });
 }
 
+#[test]
+fn a_run_without_a_fault_of_the_wanted_name_fails() {
+    let only = [
+        "--topology",
+        "single",
+        "--seconds",
+        "1",
+        "--only",
+        "KILL CLIENT",
+    ];
+    let (is_well, text) = fire(&only);
+
+    assert!(!is_well, "{text}");
+    assert!(
+        text.contains("no fault of this run is named KILL CLIENT; these are: "),
+        "{text}"
+    );
+}
+
 /// A trial that cannot fail shows nothing: processes whose ids never come again show nothing about ids, and the run says so.
 #[test]
 fn a_run_that_shows_nothing_fails() {

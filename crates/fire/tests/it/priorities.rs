@@ -14,6 +14,9 @@ use tollgate_fire::{
 const SEEDS: std::ops::Range<u64> = 0..16;
 const STEPS: usize = 4_000;
 
+/// The time before each outage in which nobody asks: more than the ten seconds for which a share may go on to refill.
+const QUIET_US: u64 = 20_000_000;
+
 /// A defect of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutation {
@@ -145,6 +148,9 @@ impl Simulation {
         self.wall_us += self.rng.u64(0..3_000);
         if self.rng.u16(0..150) == 0 {
             self.is_away = !self.is_away;
+            if self.is_away {
+                self.wall_us += QUIET_US;
+            }
         }
         let number = self.rng.usize(0..self.processes.len());
         let asker = self.processes[number].asker;

@@ -139,8 +139,8 @@ impl Reader<'_> {
         self.timelines.of_caller(caller)
     }
 
-    fn lingering(&self, caller: u32, sent_us: u64, heard_us: u64) -> Vec<Span> {
-        let until_us = lingers_until(self.history, sent_us, heard_us);
+    fn lingering(&self, caller: u32, process: u32, sent_us: u64, heard_us: u64) -> Vec<Span> {
+        let until_us = lingers_until(self.history, process, sent_us, heard_us);
         let timeline = self.timeline(caller);
         timeline.spans(sent_us, until_us).collect()
     }
@@ -194,7 +194,7 @@ impl Reader<'_> {
                 timeline.spans(sent_us, heard_us).collect()
             }
             Outcome::Unknown(_) | Outcome::Told | Outcome::Reset => {
-                self.lingering(knock.caller, sent_us, heard_us)
+                self.lingering(knock.caller, knock.process, sent_us, heard_us)
             }
         };
         course.unsure.push(spans);
@@ -226,7 +226,7 @@ impl Reader<'_> {
                 is_certain: true,
             };
         }
-        let mut spans = self.lingering(knock.caller, sent_us, heard_us);
+        let mut spans = self.lingering(knock.caller, knock.process, sent_us, heard_us);
         spans.retain(|(_, last)| passed.is_none_or(|passed| *last >= passed));
         Strike {
             spans,
@@ -282,7 +282,10 @@ impl Reader<'_> {
                 }
             }
             (Outcome::Reset, None) => (timeline.spans(sent_us, heard_us).collect(), true),
-            _ => (self.lingering(call.caller, sent_us, heard_us), false),
+            _ => (
+                self.lingering(call.caller, call.process, sent_us, heard_us),
+                false,
+            ),
         };
         let is_certain = match spans.as_slice() {
             &[(first, last)] => is_done && !course.has_loss(first, last),
