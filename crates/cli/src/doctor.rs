@@ -192,13 +192,9 @@ fn parts(examined: &Examination) -> Vec<(String, Vec<Finding>)> {
         let findings = topology::cluster(&examined.servers, &examined.replicas, slots);
         parts.push(("the cluster".to_owned(), findings));
     }
-    let is_stopped = topology::is_stopped(&examined.servers);
+    let ends_a_stop = topology::ends_a_stop(&examined.servers).filter(|_| is_cluster);
     for server in &examined.servers {
-        let findings = checks::of(
-            server,
-            has_sentinels || is_cluster,
-            is_cluster && is_stopped,
-        );
+        let findings = checks::of(server, has_sentinels || is_cluster, ends_a_stop);
         parts.push((server.place.clone(), findings));
     }
     for replica in &examined.replicas {

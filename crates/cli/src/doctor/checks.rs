@@ -11,9 +11,14 @@ pub(super) const CLOCKS_US: i64 = 1_000_000;
 /// The deadline of a decision, unless the service sets another.
 const DEADLINE_US: u128 = 100_000;
 
-/// All findings. `is_watched` is true if a replica is to take over, and `is_stopped` if its cluster refuses because it has lost a shard.
-pub(super) fn of(server: &ExaminedServer, is_watched: bool, is_stopped: bool) -> Vec<Finding> {
-    let mut findings = vec![version(server), decides(server, is_stopped), rights(server)];
+/// All findings. `is_watched` is true if a replica is to take over, and
+/// `ends_a_stop` says what to do if its cluster refuses because it has lost shards.
+pub(super) fn of(
+    server: &ExaminedServer,
+    is_watched: bool,
+    ends_a_stop: Option<&'static str>,
+) -> Vec<Finding> {
+    let mut findings = vec![version(server), decides(server, ends_a_stop), rights(server)];
     if !has_answered(server) {
         // Nothing more is known of it.
         findings.retain(|finding| finding.grade == Grade::Wrong);
@@ -128,12 +133,12 @@ fn version(server: &ExaminedServer) -> Finding {
     Finding::new(subject, Grade::Fine, was, "the scripts are tried on it")
 }
 
-fn decides(server: &ExaminedServer, is_stopped: bool) -> Finding {
+fn decides(server: &ExaminedServer, ends_a_stop: Option<&'static str>) -> Finding {
     let subject = "decisions";
-    if server.refusal.is_none() && is_stopped {
+    if let (None, Some(change)) = (&server.refusal, ends_a_stop) {
         let means = "its cluster has lost a shard and stops all others, and the failure rule acts";
         let finding = Finding::new(subject, Grade::Wrong, "it refuses (CLUSTERDOWN)", means);
-        return finding.change("bring the lost master or a replica of it back, or see coverage");
+        return finding.change(change);
     }
     if server.refusal.is_none() && is_full(server) {
         let means = "it has no memory left, and the failure rule acts for new callers";

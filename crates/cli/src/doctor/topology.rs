@@ -52,15 +52,20 @@ pub(super) fn sentinels(sentinels: &[ExaminedSentinel]) -> Vec<Finding> {
     findings
 }
 
-/// True if a lost shard stops the others.
-pub(super) fn is_stopped(servers: &[ExaminedServer]) -> bool {
+/// What ends it, if lost shards stop the others.
+pub(super) fn ends_a_stop(servers: &[ExaminedServer]) -> Option<&'static str> {
     let (answering, silent): (Vec<_>, Vec<_>) = servers.iter().partition(|it| has_answered(it));
     let setting = |it: &&ExaminedServer| {
         it.settings
             .get("cluster-require-full-coverage")
             .is_some_and(|it| it == "yes")
     };
-    !silent.is_empty() && answering.iter().any(setting)
+    // Whatever the setting, the nodes that live refuse if they are not more than half of the masters.
+    if answering.len() * 2 <= servers.len() {
+        return Some("on a replica of each lost master: CLUSTER FAILOVER TAKEOVER; or start masters until more than half live");
+    }
+    let is_stopped = !silent.is_empty() && answering.iter().any(setting);
+    is_stopped.then_some("bring the lost master or a replica of it back, or see coverage")
 }
 
 /// The cluster: all slots need a master, one lost shard must not stop the others, and the clocks have to agree.
@@ -75,7 +80,10 @@ pub(super) fn cluster(
             let was = format!("{silent} of {} masters do not answer", servers.len());
             let means = "the callers of their slots are not decided: the failure rule acts";
             let finding = Finding::new("slots", Grade::Wrong, was, means);
-            finding.change("start them, or on a replica of each: CLUSTER FAILOVER FORCE")
+            finding.change(match silent * 2 < servers.len() {
+                true => "start them, or on a replica of each: CLUSTER FAILOVER FORCE",
+                false => "start them, or on a replica of each: CLUSTER FAILOVER TAKEOVER",
+            })
         }
         0 => {
             let was = format!("16,384 of 16,384, on {} masters", servers.len());
