@@ -9,39 +9,30 @@
 -- A request is a strike if one of them is denied. The onset is 0 for strikes, 1 if a knock during the ban begins it anew, 2 for an
 -- operator's ban, which begins at once and over any state, and 3 for a question that neither knocks nor guards a charge.
 local function ban()
-  local TAG, HEAD, STRIKE, MOST, HIGHEST = 253, 26, 8, 64, 63
-  local EXTENDED, IMPOSED = 1, 2
-
-  local function quota(run, pos)
-    local cost, strikes, onset, within, lasting, longest, forgiven, guards, after = unpack('<dBBddddI4', run, pos)
-    return {
-      strikes = strikes, onset = onset, within = within, lasting = lasting, longest = longest, forgiven = forgiven,
-      guards = guards,
-    }, cost, after
+  local function parse(charge, run, pos)
+    charge.cost, charge.strikes, charge.onset, charge.within, charge.lasting, charge.longest, charge.forgiven, charge.guards, pos =
+      unpack('<dBBddddI4', run, pos)
+    return pos
   end
 
-  local function fresh()
-    return { level = 0, since = 0, ends = 0, kept = 0, strikes = {} }
+  local function fresh(state)
+    state.level, state.since, state.ends, state.kept, state.strikes = 0, 0, 0, 0, {}
   end
 
-  local function read(text)
-    local count = (#text - HEAD) / STRIKE
-    if count < 0 or count > MOST or count % 1 ~= 0 then
-      return false
+  local function read(state, text)
+    local count, tag = (#text - 26) / 8, nil
+    if count >= 0 and count <= 64 and count % 1 == 0 then
+      tag, state.level, state.since, state.ends, state.kept = unpack('<BBddd', text)
     end
-    local tag, level, since, ends, kept = unpack('<BBddd', text)
-    if tag ~= TAG or level > HIGHEST or not (is_whole(since) and is_whole(ends) and is_whole(kept)) or since > ends then
-      return false
+    state.is_known = tag == 253 and state.level < 64 and is_whole(state.since) and is_whole(state.ends) and is_whole(state.kept)
+      and state.since <= state.ends
+    state.strikes = {}
+    local before = 0
+    for i = 1, state.is_known and count or 0 do
+      local at = unpack('<d', text, 19 + 8 * i)
+      state.is_known = state.is_known and is_whole(at) and at >= before
+      state.strikes[i], before = at, at
     end
-    local strikes, before = {}, 0
-    for i = 1, count do
-      local at = unpack('<d', text, HEAD + 1 + (i - 1) * STRIKE)
-      if not is_whole(at) or at < before then
-        return false
-      end
-      strikes[i], before = at, at
-    end
-    return { level = level, since = since, ends = ends, kept = kept, strikes = strikes }
   end
 
   -- A clock that stepped back starts the last ban anew, and strikes ahead of it count as made now.
@@ -58,72 +49,58 @@ local function ban()
     end
   end
 
-  local function passes(state, charge)
-    return now >= state.ends or charge.quota.onset == IMPOSED
+  local function judge(state, charge)
+    -- An operator's ban begins over any other.
+    charge.passes = now >= state.ends or charge.onset == 2
   end
 
-  -- Remembers a change for as long as it means something.
-  local function keep(state, terms)
-    local newest = state.strikes[#state.strikes]
-    state.kept = max(newest and newest + terms.within or 0, state.ends + state.level * terms.forgiven)
-    state.changed = true
-  end
-
-  -- The doublings that no quiet spell has taken back.
-  local function doublings(state, terms)
-    local spells = floor(max(now - state.ends, 0) / terms.forgiven)
-    return max(state.level - spells, 0)
-  end
-
-  local function begin(state, terms)
-    local level, length = doublings(state, terms), terms.lasting
-    for _ = 1, level do
-      length = min(2 * length, terms.longest)
-    end
-    state.level = length < terms.longest and level + 1 or level
-    state.since, state.ends, state.strikes = now, now + length, {}
-  end
-
-  local function strike(state, terms, strikes)
+  -- So many strikes at once. A ban lasts as long as the doublings say that no quiet spell has taken back.
+  local function strike(state, charge, strikes)
     local live = {}
-    for _, at in ipairs(state.strikes) do
-      if at + terms.within > now then
-        live[#live + 1] = at
+    for i = 1, #state.strikes do
+      if state.strikes[i] + charge.within > now then
+        live[#live + 1] = state.strikes[i]
       end
     end
-    for _ = 1, min(strikes, terms.strikes) do
+    for _ = 1, min(strikes, charge.strikes) do
       live[#live + 1] = now
     end
-    state.strikes = live
-    if #live >= terms.strikes then
-      begin(state, terms)
+    state.strikes, state.changed = live, true
+    if #live >= charge.strikes then
+      local level, length = max(state.level - floor(max(now - state.ends, 0) / charge.forgiven), 0), charge.lasting
+      for _ = 1, level do
+        length = min(2 * length, charge.longest)
+      end
+      state.level = length < charge.longest and level + 1 or level
+      state.since, state.ends, state.strikes, live = now, now + length, {}, {}
     end
-    keep(state, terms)
+    state.kept = max(#live > 0 and live[#live] + charge.within or 0, state.ends + state.level * charge.forgiven)
   end
 
   local function take(state, charge)
-    local terms = charge.quota
-    if terms.onset ~= IMPOSED then
-      return strike(state, terms, charge.cost)
+    if charge.onset ~= 2 then
+      return strike(state, charge, charge.cost)
     end
-    if now + terms.lasting > state.ends then
-      state.level = doublings(state, terms)
-      state.since, state.ends = now, now + terms.lasting
+    if now + charge.lasting > state.ends then
+      state.level = max(state.level - floor(max(now - state.ends, 0) / charge.forgiven), 0)
+      state.since, state.ends = now, now + charge.lasting
     end
-    state.strikes = {}
-    keep(state, terms)
+    state.strikes, state.changed = {}, true
+    state.kept = state.ends + state.level * charge.forgiven
   end
 
   -- A banned caller has knocked.
   local function knock(state, charge)
-    if charge.quota.onset == EXTENDED then
-      state.since, state.ends = now, now + state.ends - state.since
-      keep(state, charge.quota)
+    if charge.onset == 1 then
+      local newest = state.strikes[#state.strikes]
+      state.since, state.ends, state.changed = now, now + state.ends - state.since, true
+      state.kept = max(newest and newest + charge.within or 0, state.ends + state.level * charge.forgiven)
     end
   end
 
   local function debit(state, charge)
-    if passes(state, charge) then
+    judge(state, charge)
+    if charge.passes then
       take(state, charge)
     else
       knock(state, charge)
@@ -133,16 +110,20 @@ local function ban()
   -- No strike is taken back.
   local function give_back() end
 
-  local function write(key, state)
-    local parts = { pack('<BBddd', TAG, state.level, state.since, state.ends, state.kept) }
+  local function expiry(state)
+    state.expires = state.kept
+  end
+
+  local function form(state)
+    local parts = { pack('<BBddd', 253, state.level, state.since, state.ends, state.kept) }
     for i, at in ipairs(state.strikes) do
       parts[i + 1] = pack('<d', at)
     end
-    set_until(key, table.concat(parts), state.kept)
+    state.text = table.concat(parts)
   end
 
   return {
-    quota = quota, fresh = fresh, read = read, advance = advance, passes = passes, take = take, debit = debit,
-    give_back = give_back, strike = strike, knock = knock, write = write,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, take = take, debit = debit,
+    give_back = give_back, strike = strike, knock = knock, expiry = expiry, form = form,
   }
 end

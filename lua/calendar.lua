@@ -5,55 +5,52 @@
 --   state   tag B (255), start d, end d, count d
 --   charge  cost d, limit d, bounds 7 d
 local function calendar()
-  local TAG, LENGTH = 255, 25
-
-  local function quota(run, pos)
-    local cost, limit, first, second, third, fourth, fifth, sixth, last, after = unpack('<ddddddddd', run, pos)
-    local starts, ends, next_ends
-    if now < fourth then
-      if now >= third then
-        starts, ends, next_ends = third, fourth, fifth
-      elseif now >= second then
-        starts, ends, next_ends = second, third, fourth
-      elseif now >= first then
-        starts, ends, next_ends = first, second, third
-      end
+  local function parse(charge, run, pos)
+    local first, second, third, fourth, fifth, sixth, last
+    charge.cost, charge.limit, first, second, third, fourth, fifth, sixth, last, pos = unpack('<ddddddddd', run, pos)
+    charge.is_outside = now < first or now >= sixth
+    if now < second then
+      charge.starts, charge.ends, charge.next_ends = first, second, third
+    elseif now < third then
+      charge.starts, charge.ends, charge.next_ends = second, third, fourth
+    elseif now < fourth then
+      charge.starts, charge.ends, charge.next_ends = third, fourth, fifth
     elseif now < fifth then
-      starts, ends, next_ends = fourth, fifth, sixth
-    elseif now < sixth then
-      starts, ends, next_ends = fifth, sixth, last
+      charge.starts, charge.ends, charge.next_ends = fourth, fifth, sixth
+    else
+      charge.starts, charge.ends, charge.next_ends = fifth, sixth, last
     end
-    return { limit = limit, starts = starts, ends = ends, next_ends = next_ends, is_outside = not starts }, cost, after
+    return pos
   end
 
-  local function fresh()
-    return { starts = 0, ends = 0, count = 0, changed = false, found = false }
+  local function fresh(state)
+    state.starts, state.ends, state.count = 0, 0, 0
   end
 
-  local function read(found)
-    if #found ~= LENGTH then
-      return false
+  local function read(state, text)
+    local tag
+    if #text == 25 then
+      tag, state.starts, state.ends, state.count = unpack('<Bddd', text)
     end
-    local tag, starts, ends, count = unpack('<Bddd', found)
-    return tag == TAG and is_whole(starts) and is_whole(ends) and is_whole(count) and starts < ends
-      and { starts = starts, ends = ends, count = count, changed = false, found = ends }
+    state.is_known = tag == 255 and is_whole(state.starts) and is_whole(state.ends) and is_whole(state.count)
+      and state.starts < state.ends
   end
 
-  local function advance(state, quota)
-    if quota.is_outside then
-      return
+  local function advance(state, charge)
+    if charge.is_outside then
+      -- Nothing is known of this time.
     elseif now >= state.ends then
       -- Earlier charges belong to the window that is over.
-      state.starts, state.ends, state.count, state.changed = max(quota.starts, state.ends), quota.ends, 0, true
-    elseif now < state.starts and state.ends > quota.next_ends then
+      state.starts, state.ends, state.count, state.changed = max(charge.starts, state.ends), charge.ends, 0, true
+    elseif now < state.starts and state.ends > charge.next_ends then
       -- The clock stepped back: the count comes along. After a step of less than a window the state stays until it is over;
       -- otherwise the count would be dropped as soon as the clock is back.
-      state.starts, state.ends, state.changed = quota.starts, quota.ends, true
+      state.starts, state.ends, state.changed = charge.starts, charge.ends, true
     end
   end
 
-  local function passes(state, charge)
-    return charge.cost == 0 or state.count + charge.cost <= charge.quota.limit
+  local function judge(state, charge)
+    charge.passes = charge.cost == 0 or state.count + charge.cost <= charge.limit
   end
 
   local function take(state, charge)
@@ -61,33 +58,27 @@ local function calendar()
   end
 
   local function debit(state, charge)
-    if not charge.quota.is_outside then
+    if not charge.is_outside then
       state.count, state.changed = counted_up(state.count, charge), true
     end
   end
 
   local function give_back(state, charge, at)
-    if at <= now and at >= state.starts and not charge.quota.is_outside then
+    if at <= now and at >= state.starts and not charge.is_outside then
       state.count, state.changed = max(state.count - charge.cost, 0), true
     end
   end
 
-  local function write(key, state)
-    if state.ends == state.found then
-      return redis.call('SETRANGE', key, '17', pack('<d', state.count))
-    end
-    set_until(key, pack('<Bddd', TAG, state.starts, state.ends, state.count), 2 * state.ends - state.starts)
+  local function expiry(state)
+    state.expires = 2 * state.ends - state.starts
+  end
+
+  local function form(state)
+    state.text = pack('<Bddd', 255, state.starts, state.ends, state.count)
   end
 
   return {
-    quota = quota,
-    fresh = fresh,
-    read = read,
-    advance = advance,
-    passes = passes,
-    take = take,
-    debit = debit,
-    give_back = give_back,
-    write = write,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, take = take, debit = debit,
+    give_back = give_back, expiry = expiry, form = form,
   }
 end

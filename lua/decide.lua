@@ -27,18 +27,17 @@ for c = 1, #ARGV do
   local words = ARGV[c]
   local algorithm, mode = byte(words, 1, 2)
   rules[algorithm] = rules[algorithm] or RULES[algorithm](algorithm)
-  local rule = rules[algorithm]
-  local quota, cost, after = rule.quota(words, 3)
-  local charge = { rule = rule, quota = quota, mode = mode, cost = cost, to = 0, to_rest = 0, stands = STANDING[algorithm] }
-  if quota.guards then
-    if cost > 0 or quota.onset == IMPOSED then
+  local charge = { rule = rules[algorithm], mode = mode, stands = STANDING[algorithm] }
+  local after = charge.rule.parse(charge, words, 3)
+  if charge.guards then
+    if charge.cost > 0 or charge.onset == IMPOSED then
       return redis.error_reply('ERR decide form: charge ' .. c .. ' is a ban that strikes by itself')
     end
-    quota.guards = guarded(quota.guards, c)
+    charge.guards = guarded(charge.guards, c)
     charges.bans = charges.bans or {}
     charges.bans[#charges.bans + 1] = c
-  elseif quota.us then
-    quota.unit, quota.unit_rest = unpack('<dd', words, after)
+  elseif charge.us then
+    charge.unit, charge.unit_rest = unpack('<dd', words, after)
   end
   charges[c], numbers[c] = charge, c
 end
@@ -50,7 +49,7 @@ for c = #charges, 1, -1 do
   local verdict = UNDECIDED
   if not state_of(c, charges[c]) then
     verdict = FOREIGN
-  elseif charges[c].quota.is_outside then
+  elseif charges[c].is_outside then
     verdict = OUTSIDE
   end
   if verdict ~= UNDECIDED then
@@ -65,10 +64,10 @@ end
 -- The charge that says most: its number, the wait if it is denied, and what is left of how much.
 local tightest, tightest_wait, tightest_left, tightest_of, longest = 0, 0, 0, 1, 0
 for c, charge in ipairs(charges) do
-  local quota, mode, state = charge.quota, charge.mode, states[c]
+  local mode, state = charge.mode, states[c]
   -- A charge that was taken has passed, and is no longer asked for.
   local is_taken = mode == ENFORCE and open or mode == SHADOW and not charge.is_denied and not charge.is_spared
-  local remaining, reset, wait = charge.stands(state, quota, is_taken and 0 or charge.cost)
+  local remaining, reset, wait = charge.stands(state, charge, is_taken and 0 or charge.cost)
   told[c] = ('%d %d %d %d'):format(wait == 0 and PASSES or REFUSED, remaining, reset, wait)
   if wait == NEVER then
     wait = math.huge
@@ -76,8 +75,8 @@ for c, charge in ipairs(charges) do
   if mode == ENFORCE then
     longest = max(longest, wait)
   end
-  if mode == ENFORCE and not quota.guards then
-    local of = quota.burst or quota.limit or units_within(quota, quota.full, quota.full_rest)
+  if mode == ENFORCE and not charge.guards then
+    local of = charge.burst or charge.limit or units_within(charge, charge.full, charge.full_rest)
     if tightest == 0 or wait > tightest_wait
       or (wait == 0 and tightest_wait == 0 and is_product_above(tightest_left, of, remaining, tightest_of)) then
       tightest, tightest_wait, tightest_left, tightest_of = c, wait, remaining, of
@@ -87,7 +86,7 @@ end
 
 for c, state in ipairs(states) do
   if state.changed then
-    last[c].rule.write(KEYS[c], state, last[c].quota)
+    write(c)
   end
 end
 

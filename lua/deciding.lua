@@ -24,17 +24,22 @@ end
 local function state_of(i, charge)
   local state = states[i]
   if state == nil then
+    local rule = charge.rule
+    state = {}
     if found[i] then
-      state = charge.rule.read(found[i], charge.quota, parts and parts[i])
-      if not state then
+      rule.read(state, found[i], charge, parts and parts[i])
+      if not state.is_known then
         -- A foreign value, of any length, must not reach the callers.
-        found[i] = ''
+        found[i], state = '', false
       elseif state.digest then
         -- The reply has the digest in place of up to 1,024 entries.
         found[i], last[i] = state.digest, charge
+      else
+        rule.expiry(state, charge)
+        state.expired = state.expires
       end
     else
-      state = charge.rule.fresh(charge.quota)
+      rule.fresh(state, charge)
     end
     states[i] = state
   end
@@ -47,11 +52,11 @@ local function advance(i, charge, is_decision)
   local state, rule = states[i], charge.rule
   if rule.advance then
     local changed = state.changed
-    rule.advance(state, charge.quota)
+    rule.advance(state, charge)
     -- An absent state stays absent until something is charged.
     state.changed = changed or (found[i] and state.changed)
   elseif is_decision then
-    rule.rebase(state, charge.quota)
+    rule.rebase(state, charge)
   end
   last[i] = charge
   return state
@@ -59,7 +64,7 @@ end
 
 -- Says whether charge number c is one of those that a ban guards.
 local function guards(charge, c)
-  return floor(charge.quota.guards / 2 ^ (c - 1)) % 2 == 1
+  return floor(charge.guards / 2 ^ (c - 1)) % 2 == 1
 end
 
 -- Asks the bans of a request. Says whether an enforced one is in force. One on trial spares its own charges on trial.
@@ -70,7 +75,8 @@ local function ask_bans(charges, bans)
   end
   for _, b in ipairs(bans) do
     local charge = charges[b]
-    charge.is_closed = not charge.rule.passes(advance(keys[b], charge, true), charge)
+    charge.rule.judge(advance(keys[b], charge, true), charge)
+    charge.is_closed = not charge.passes
     is_banned = is_banned or (charge.is_closed and charge.mode == ENFORCE)
     local is_trial = charge.mode == SHADOW
     for c = 1, charge.is_closed and is_trial and #charges or 0 do
@@ -90,9 +96,11 @@ local function is_struck(charge, charges, is_banned, open)
     if guards(charge, c) then
       if other.is_denied then
         return true
-      elseif other.mode == ENFORCE and not open and not is_banned and not other.is_free
-        and not other.rule.passes(states[keys[c]], other) then
-        return true
+      elseif other.mode == ENFORCE and not open and not is_banned and not other.is_free then
+        other.rule.judge(states[keys[c]], other)
+        if not other.passes then
+          return true
+        end
       end
     end
   end
@@ -111,8 +119,32 @@ local function punish(charges, bans, is_banned, open)
     elseif charge.is_closed then
       charge.rule.knock(state, charge)
     elseif struck[b] then
-      charge.rule.debit(state, { rule = charge.rule, quota = charge.quota, cost = 1 })
+      charge.cost, charge.asked = 1, charge.cost
+      charge.rule.debit(state, charge)
+      charge.cost = charge.asked
     end
+  end
+end
+
+-- Writes the state of key number i.
+local function write(i)
+  local state, charge, key = states[i], last[i], KEYS[i]
+  local rule = charge.rule
+  if rule.write then
+    return rule.write(key, state)
+  end
+  rule.form(state, charge)
+  rule.expiry(state, charge)
+  local text = state.text
+  if text == '' then
+    redis.call('DEL', key)
+  elseif state.expires == state.expired and #text == #found[i] then
+    -- In place, which is cheaper, as the expiry stays.
+    redis.call('SETRANGE', key, '0', text)
+  else
+    -- In µs, rounded up to ms. A window or log ends a period after it stops counting, because a clock that steps back by less than
+    -- a period may come back to it.
+    redis.call('SET', key, text, 'PXAT', ('%d'):format(state.expires / 1000 + 1))
   end
 end
 
@@ -125,7 +157,7 @@ local function decide(charges, run, pos)
     local i = byte(run, pos + c)
     keys[c] = i
     local state = states[i] or state_of(i, charges[c])
-    is_barred = is_barred or not state or state.is_barred or charges[c].quota.is_outside
+    is_barred = is_barred or not state or state.is_barred or charges[c].is_outside
   end
   if is_barred then
     return 0
@@ -141,7 +173,8 @@ local function decide(charges, run, pos)
   for c = 1, width do
     local charge = charges[c]
     if charge.mode == ENFORCE then
-      open = (charge.rule.passes(advance(keys[c], charge, true), charge) or charge.is_free) and open
+      charge.rule.judge(advance(keys[c], charge, true), charge)
+      open = (charge.passes or charge.is_free) and open
     end
   end
   for c = 1, width do
@@ -153,7 +186,8 @@ local function decide(charges, run, pos)
     elseif not charge.is_spared then
       local state = advance(i, charge, true)
       if charge.mode == SHADOW and charge.cost > 0 and not charge.is_free then
-        if charge.rule.passes(state, charge) then
+        charge.rule.judge(state, charge)
+        if charge.passes then
           charge.rule.take(state, charge)
         else
           charge.is_denied = true

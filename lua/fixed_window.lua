@@ -3,38 +3,36 @@
 --   state   tag B (248), window d, count d
 --   charge  cost d, limit d, period d, offset d
 local function fixed_window()
-  local TAG, LENGTH = 248, 17
-
-  local function quota(run, pos)
-    local cost, limit, period, offset, after = unpack('<dddd', run, pos)
-    return { limit = limit, period = period, offset = offset, window = floor((now + period - offset) / period) }, cost, after
+  local function parse(charge, run, pos)
+    charge.cost, charge.limit, charge.period, charge.offset, pos = unpack('<dddd', run, pos)
+    charge.window = floor((now + charge.period - charge.offset) / charge.period)
+    return pos
   end
 
-  local function fresh()
-    return { window = 0, count = 0, changed = false, found = false }
+  local function fresh(state)
+    state.window, state.count = 0, 0
   end
 
-  local function read(found)
-    if #found ~= LENGTH then
-      return false
+  local function read(state, text)
+    local tag
+    if #text == 17 then
+      tag, state.window, state.count = unpack('<Bdd', text)
     end
-    local tag, window, count = unpack('<Bdd', found)
-    return tag == TAG and is_whole(window) and is_whole(count)
-      and { window = window, count = count, changed = false, found = window }
+    state.is_known = tag == 248 and is_whole(state.window) and is_whole(state.count)
   end
 
-  local function advance(state, quota)
-    if state.window < quota.window then
-      state.window, state.count, state.changed = quota.window, 0, true
-    elseif state.window > quota.window + 1 then
+  local function advance(state, charge)
+    if state.window < charge.window then
+      state.window, state.count, state.changed = charge.window, 0, true
+    elseif state.window > charge.window + 1 then
       -- The clock stepped back: the count comes along. After a step of less than a period the window stays until it is over;
       -- otherwise the count would be dropped as soon as the clock is back.
-      state.window, state.changed = quota.window, true
+      state.window, state.changed = charge.window, true
     end
   end
 
-  local function passes(state, charge)
-    return charge.cost == 0 or state.count + charge.cost <= charge.quota.limit
+  local function judge(state, charge)
+    charge.passes = charge.cost == 0 or state.count + charge.cost <= charge.limit
   end
 
   local function take(state, charge)
@@ -46,28 +44,21 @@ local function fixed_window()
   end
 
   local function give_back(state, charge, at)
-    local quota = charge.quota
-    if at <= now and floor((at + quota.period - quota.offset) / quota.period) == state.window then
+    if at <= now and floor((at + charge.period - charge.offset) / charge.period) == state.window then
       state.count, state.changed = max(state.count - charge.cost, 0), true
     end
   end
 
-  local function write(key, state, quota)
-    if state.window == state.found then
-      return redis.call('SETRANGE', key, '9', pack('<d', state.count))
-    end
-    set_until(key, pack('<Bdd', TAG, state.window, state.count), (state.window + 1) * quota.period + quota.offset)
+  local function expiry(state, charge)
+    state.expires = (state.window + 1) * charge.period + charge.offset
+  end
+
+  local function form(state)
+    state.text = pack('<Bdd', 248, state.window, state.count)
   end
 
   return {
-    quota = quota,
-    fresh = fresh,
-    read = read,
-    advance = advance,
-    passes = passes,
-    take = take,
-    debit = debit,
-    give_back = give_back,
-    write = write,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, take = take, debit = debit,
+    give_back = give_back, expiry = expiry, form = form,
   }
 end

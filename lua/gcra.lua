@@ -17,8 +17,8 @@
 -- A state in whose queue requests wait has another form, and charges of a quota under which they may have more numbers: see
 -- waiting.lua. So have those of a quota that warms up: see warming.lua.
 local function gcra(algorithm)
-  local SHORT, LONG, HEAD, CREDIT, TOLD_APART, COARSENESS, LONGEST = 9, 16, 23, 28, 32, 2, 2 ^ 52
-  local PARTS, LARGEST_TAG, QUEUED, WAITING, WARMING = 32, 176, 177, 7, 11
+  local CREDIT, TOLD_APART, COARSENESS, LONGEST = 28, 32, 2, 2 ^ 52
+  local PARTS, QUEUED, WARMED, WAITING, WARMING = 32, 177, 178, 7, 11
   -- The offset of the parts of the first credit in a list of credits, four numbers each.
   local AT, FROM, LENGTH, LAST, NEXT = 0, 1, 2, 3, 4
 
@@ -32,21 +32,21 @@ local function gcra(algorithm)
 
   -- The point of a state as this quota counts. A rest of another quota is less than a microsecond, and is rounded to the strict
   -- side.
-  local function stands(state, quota)
-    if state.rest > 0 and (state.mark ~= quota.mark or state.rest >= quota.denominator) then
+  local function stands(state, charge)
+    if state.rest > 0 and (state.mark ~= charge.mark or state.rest >= charge.denominator) then
       return state.at + 1, 0
     end
     return state.at, state.rest
   end
 
   -- The parts that stand for a full drain of this quota.
-  local function parts_of(quota)
-    return quota.parts or max(floor((quota.full / 2 ^ (quota.tag - 128) - 1) * PARTS), 0)
+  local function parts_of(charge)
+    return charge.parts or max(floor((charge.full / 2 ^ (charge.tag - 128) - 1) * PARTS), 0)
   end
 
   -- Says whether a quota of a longer drain wrote the state.
-  local function is_of_longer(state, quota)
-    return state.tag > quota.tag or (state.tag == quota.tag and state.parts > parts_of(quota))
+  local function is_of_longer(state, charge)
+    return state.tag > charge.tag or (state.tag == charge.tag and state.parts > parts_of(charge))
   end
 
   local function is_before(us, rest, other_us, other_rest)
@@ -66,7 +66,7 @@ local function gcra(algorithm)
     end
     if (queue or last > 0 or state.cold) and last <= now then
       -- So that it is written whole.
-      state.credits, state.last, state.length, state.queue = '', 0, 0, nil
+      state.credits, state.last, state.queue = '', 0, nil
       if state.cold and part('store').cold_from(state) <= now then
         state.cold = nil
       end
@@ -74,133 +74,146 @@ local function gcra(algorithm)
   end
 
   -- Moves the state to this far ahead of now.
-  local function leave(state, quota, us, rest)
+  local function leave(state, charge, us, rest)
     local at = now + us
     if at == state.at and rest == state.rest then
       return
     end
-    if not is_before(quota.full, quota.full_rest, us, rest) then
-      state.tag, state.parts = quota.tag, 0
-    elseif not is_before(quota.full, quota.full_rest, ahead(stands(state, quota))) or not is_of_longer(state, quota) then
-      state.tag, state.parts = quota.tag, parts_of(quota)
+    if not is_before(charge.full, charge.full_rest, us, rest) then
+      state.tag, state.parts = charge.tag, 0
+    elseif not is_before(charge.full, charge.full_rest, ahead(stands(state, charge))) or not is_of_longer(state, charge) then
+      state.tag, state.parts = charge.tag, parts_of(charge)
     end
-    state.at, state.rest, state.mark, state.changed = at, rest, quota.mark, true
+    state.at, state.rest, state.mark, state.changed = at, rest, charge.mark, true
     forget_dead_notes(state)
   end
 
-  local function quota(run, pos)
-    local us, full, tag, denominator, rest, full_rest, after = unpack('<ddBddd', run, pos)
-    local quota = {
-      us = us, rest = rest, denominator = denominator, mark = denominator % MARKS, tag = tag, full = full,
-      full_rest = full_rest, latest = now + full,
-    }
+  local function parse(charge, run, pos)
+    charge.us, charge.full, charge.tag, charge.denominator, charge.rest, charge.full_rest, pos = unpack('<ddBddd', run, pos)
+    charge.cost, charge.mark, charge.latest = charge.us + charge.rest, charge.denominator % 65521, now + charge.full
+    return pos
+  end
+
+  local function parse_any(charge, run, pos)
+    pos = parse(charge, run, pos)
     if algorithm == WAITING then
-      quota.wait, quota.parts, after = unpack('<dB', run, after)
+      charge.longest_wait, charge.parts, pos = unpack('<dB', run, pos)
     elseif algorithm == WARMING then
-      quota.parts, quota.spent, quota.warm, quota.step, quota.steps, quota.surcharge, after = unpack('<Bddddd', run, after)
+      charge.parts, charge.spent, charge.warm, charge.step, charge.steps, charge.surcharge, pos = unpack('<Bddddd', run, pos)
     end
-    return quota, us + rest, after
+    return pos
   end
 
   -- The furthest that a state may lie ahead of now: its largest debt, by the longer drain of two quotas, this one and the one
   -- that wrote it. The other's drain is stored rounded down, but is still no shorter: drains are told apart in whole
   -- microseconds.
-  local function furthest(state, quota)
-    local of = is_of_longer(state, quota) and state or quota
+  local function furthest(state, charge)
+    local of = is_of_longer(state, charge) and state or charge
     if of.parts then
       return floor(2 ^ (of.tag - 128) * (PARTS + of.parts) / PARTS) * DEBT_CEILING, 0
     end
-    local rests = quota.full_rest * DEBT_CEILING
-    return quota.full * DEBT_CEILING + floor(rests / quota.denominator), rests % quota.denominator
+    local rests = charge.full_rest * DEBT_CEILING
+    return charge.full * DEBT_CEILING + floor(rests / charge.denominator), rests % charge.denominator
   end
 
-  local function fresh()
-    return {
-      at = 0, rest = 0, mark = 0, tag = 128, parts = 0, last = 0, found = '', found_tag = 0, length = 0, from = 0, changed = false,
-    }
+  local function fresh(state)
+    state.at, state.rest, state.mark, state.tag, state.parts, state.last, state.credits = 0, 0, 0, 128, 0, 0, ''
   end
 
-  local function read(found)
-    local WARMED, length = 178, #found
+  local function read(state, text)
+    local length, is_note = #text, true
+    state.rest, state.mark, state.parts, state.last, state.credits = 0, 0, 0, 0, ''
+    if length == 9 then
+      state.tag, state.at = unpack('<Bd', text)
+    elseif length > 15 then
+      state.tag, state.at, state.rest, state.mark, state.parts = unpack('<BdI4I2B', text)
+      if length > 16 then
+        local credits = (length - 23) / 28
+        is_note = credits >= 1 and credits % 1 == 0 and credits <= 32
+        if is_note then
+          state.last, state.credits = unpack('<I7', text, 17), text:sub(24)
+        end
+      end
+    else
+      state.tag = 0
+    end
+    state.is_known = is_note and state.tag > 127 and state.tag < 177 and state.parts < 32 and is_whole(state.at) and is_whole(state.last)
+  end
+
+  local function read_any(state, text)
     -- The error of a value of another type has no length, and no bytes.
-    if length > LONG and byte(found) == QUEUED then
-      return part('turns').read(found)
-    elseif length > LONG and byte(found) == WARMED then
-      return part('store').read(found)
+    local form = #text > 16 and byte(text)
+    if form == QUEUED then
+      part('turns').read(state, text)
+    elseif form == WARMED then
+      part('store').read(state, text)
+    else
+      read(state, text)
     end
-    local count = (length - HEAD) / CREDIT
-    if length ~= SHORT and length ~= LONG and (count < 1 or count % 1 ~= 0 or count > TOLD_APART) then
-      return false
-    end
-    local tag, at = unpack('<Bd', found)
-    if tag < 128 or tag > LARGEST_TAG or not is_whole(at) then
-      return false
-    end
-    local state = {
-      at = at, rest = 0, mark = 0, tag = tag, parts = 0, last = 0, found = found, found_tag = tag, length = length, from = at,
-      changed = false,
-    }
-    if length > SHORT then
-      state.rest, state.mark, state.parts = unpack('<I4I2B', found, SHORT + 1)
-      state.from = at + 1
-      if state.parts >= PARTS then
-        return false
-      end
-    end
-    if length > LONG then
-      state.last = unpack('<I7', found, LONG + 1)
-      state.from = max(state.from, state.last)
-      if not is_whole(state.last) then
-        return false
-      end
-    end
-    return state
+  end
+
+  -- A composed script leaves a state that lies further ahead than any debt of its quota to the general one.
+  local function advance(state, charge)
+    state.is_known = state.is_known and state.at <= now + charge.full * 8
   end
 
   -- A state lies further ahead than a burst only with a debt, after a clock stepped back, or under a quota with a smaller
   -- budget than the one before.
-  local function rebase(state, quota)
-    if state.at < quota.latest then
+  local function rebase(state, charge)
+    if state.at < charge.latest then
       return
     end
-    local us, rest = ahead(stands(state, quota))
-    local most_us, most_rest = furthest(state, quota)
+    local us, rest = ahead(stands(state, charge))
+    local most_us, most_rest = furthest(state, charge)
     if is_before(most_us, most_rest, us, rest) then
-      leave(state, quota, most_us, most_rest)
+      leave(state, charge, most_us, most_rest)
       -- Turns were promised by a clock that no longer counts, and idle time was stored by it.
-      state.queue, state.cold, state.length = nil, nil, state.queue and 0 or state.length
+      state.queue, state.cold = nil, nil
     end
   end
 
   -- Keeps the point to which the charge would move the state, for `take`.
-  local function passes(state, charge)
-    local quota, admitted = charge.quota, nil
-    local at, rest = stands(state, quota)
-    admitted, charge.to, charge.to_rest = admit(at, rest, quota.us, quota.rest, quota.denominator, quota.latest,
-      quota.full_rest, 1)
-    return admitted == 1 or charge.cost == 0
+  local function judge(state, charge)
+    local at, rest = state.at, state.rest
+    if rest > 0 and (state.mark ~= charge.mark or rest >= charge.denominator) then
+      at, rest = at + 1, 0
+    end
+    if at < now then
+      at, rest = now, 0
+    end
+    at, rest = at + charge.us, rest + charge.rest
+    if rest >= charge.denominator then
+      at, rest = at + 1, rest - charge.denominator
+    end
+    charge.to, charge.to_rest = at, rest
+    charge.passes = charge.cost == 0 or at < charge.latest or at == charge.latest and rest <= charge.full_rest
   end
 
-  -- Takes a charge that was just asked for passage, from a state that nothing else has touched since.
+  -- Takes a charge that was just judged, from a state that nothing else has touched since.
   local function take(state, charge)
-    local quota = charge.quota
-    state.at, state.rest, state.mark, state.changed = charge.to, charge.to_rest, quota.mark, true
-    state.tag, state.parts = quota.tag, 0
+    state.at, state.rest, state.mark, state.changed = charge.to, charge.to_rest, charge.mark, true
+    state.tag, state.parts = charge.tag, 0
+    if state.last > 0 and state.last <= now and not state.queue and not state.cold then
+      state.credits, state.last = '', 0
+    end
+  end
+
+  local function take_any(state, charge)
+    take(state, charge)
     forget_dead_notes(state)
   end
 
   local function debit(state, charge)
-    local quota = charge.quota
-    local left_us, left_rest = ahead(stands(state, quota))
-    local most_us, most_rest = furthest(state, quota)
-    local us, rest = left_us + quota.us, left_rest + quota.rest
+    local left_us, left_rest = ahead(stands(state, charge))
+    local most_us, most_rest = furthest(state, charge)
+    local us, rest = left_us + charge.us, left_rest + charge.rest
     local more, left_in_store
-    if quota.warm then
-      more, left_in_store = part('store').spend(state, quota, left_us, left_rest)
+    if charge.warm then
+      more, left_in_store = part('store').spend(state, charge, left_us, left_rest)
       us = us + more
     end
-    if rest >= quota.denominator then
-      us, rest = us + 1, rest - quota.denominator
+    if rest >= charge.denominator then
+      us, rest = us + 1, rest - charge.denominator
     end
     if is_before(most_us, most_rest, us, rest) then
       us, rest = most_us, most_rest
@@ -209,19 +222,14 @@ local function gcra(algorithm)
     if is_before(us, rest, left_us, left_rest) then
       us, rest = left_us, left_rest
     end
-    leave(state, quota, us, rest)
-    if quota.warm then
-      part('store').keep(state, quota, us, rest, left_in_store)
+    leave(state, charge, us, rest)
+    if charge.warm then
+      part('store').keep(state, charge, us, rest, left_in_store)
     end
   end
 
-  -- The credits in a state.
-  local function packed(state)
-    return state.credits or state.found:sub(HEAD + 1)
-  end
-
   local function credits_of(state)
-    local credits = packed(state)
+    local credits = state.credits
     local count = #credits / CREDIT * NEXT
     credits = { unpack('<' .. ('I7'):rep(count), credits) }
     -- The offset of the next credit.
@@ -277,13 +285,12 @@ local function gcra(algorithm)
     kept[size + 1 + AT], kept[size + 1 + FROM], kept[size + 1 + LENGTH], kept[size + 1 + LAST] = now, from, length, last
     size = size + NEXT
     state.credits, state.last = pack('<' .. ('I7'):rep(size), spread(kept, 1, size)), latest
-    -- So that it is written whole.
-    state.length, state.changed = 0, true
+    state.changed = true
   end
 
-  local function less(quota, us, rest, less_us, less_rest)
+  local function less(charge, us, rest, less_us, less_rest)
     if rest < less_rest then
-      return us - less_us - 1, rest + quota.denominator - less_rest
+      return us - less_us - 1, rest + charge.denominator - less_rest
     end
     return us - less_us, rest - less_rest
   end
@@ -291,69 +298,80 @@ local function gcra(algorithm)
   -- At most the time for which the charge still shows in the state comes back: from now to its place.
   local function give_back(state, charge, at, full_us, full_rest)
     -- A charge from the future: the clock stepped back, and no credit is certain.
-    if at > now or (charge.quota.wait and part('turns').leave_queue(state, charge.quota, full_us, full_rest)) then
+    if at > now or (charge.longest_wait and part('turns').leave_queue(state, charge, full_us, full_rest)) then
       return
     end
     if state.queue and not part('turns').let_credit(state) then
       return
     end
-    local quota = charge.quota
     local credits = credits_of(state)
     local place_us, place_rest = moved_up(credits, at, full_us, full_rest)
     -- No charge drains before it was made.
-    if is_before(place_us, place_rest, at + quota.us, quota.rest) then
-      place_us, place_rest = at + quota.us, quota.rest
+    if is_before(place_us, place_rest, at + charge.us, charge.rest) then
+      place_us, place_rest = at + charge.us, charge.rest
     end
     local shows_us, shows_rest = ahead(place_us, place_rest)
-    local left_us, left_rest = ahead(stands(state, quota))
+    local left_us, left_rest = ahead(stands(state, charge))
     local most_us, most_rest = shows_us, shows_rest
     if is_before(left_us, left_rest, most_us, most_rest) then
       most_us, most_rest = left_us, left_rest
     end
-    local us, rest, back_in_store = quota.us, quota.rest, nil
-    if quota.warm then
+    local us, rest, back_in_store = charge.us, charge.rest, nil
+    if charge.warm then
       us, rest, back_in_store =
-        part('store').restore(state, quota, left_us, left_rest, max(full_us - place_us, 0), most_us, most_rest)
+        part('store').restore(state, charge, left_us, left_rest, max(full_us - place_us, 0), most_us, most_rest)
     elseif is_before(most_us, most_rest, us, rest) then
       us, rest = most_us, most_rest
     end
     if us == 0 and rest == 0 then
       return
     end
-    local last, from = state.at + (state.rest > 0 and 1 or 0), less(quota, shows_us, shows_rest, us, rest)
-    left_us, left_rest = less(quota, left_us, left_rest, us, rest)
-    leave(state, quota, left_us, left_rest)
+    local last, from = state.at + (state.rest > 0 and 1 or 0), less(charge, shows_us, shows_rest, us, rest)
+    left_us, left_rest = less(charge, left_us, left_rest, us, rest)
+    leave(state, charge, left_us, left_rest)
     remember(state, credits, now + from, us + (rest > 0 and 1 or 0), last)
-    if quota.warm then
-      part('store').keep(state, quota, left_us, left_rest, back_in_store)
+    if charge.warm then
+      part('store').keep(state, charge, left_us, left_rest, back_in_store)
     end
   end
 
-  -- Overwrites in place if the expiry stays: in the same cell, of the same width.
-  local function write(key, state, quota)
-    local at, rest, last, tag, parts, cell = state.at, state.rest, state.last, state.tag, state.parts, cell_of(state.tag)
-    local is_short = rest == 0 and parts == 0 and last == 0
-    local stays_short = state.length == SHORT and is_short
-    if tag == state.found_tag and (stays_short or state.length > SHORT) then
-      local ends = stays_short and at or max(at + 1, last)
-      if ends - ends % cell == state.from - state.from % cell then
-        return redis.call('SETRANGE', key, '1', stays_short and pack('<d', at)
-          or pack('<dI4I2B', at, rest, state.mark, parts))
+  local function expiry(state)
+    local cell, ends = state.tag < 138 and 1024 or 2 ^ (state.tag - 128), state.at
+    if state.rest > 0 or state.parts > 0 or state.last > 0 or state.queue then
+      ends = max(ends + 1, state.last)
+    end
+    state.expires = ends - ends % cell + cell
+  end
+
+  local function expiry_any(state)
+    local last = state.last
+    if state.cold then
+      state.last = max(last, part('store').cold_from(state))
+    end
+    expiry(state)
+    state.last = last
+  end
+
+  local function form(state)
+    if state.rest > 0 or state.parts > 0 or state.last > 0 then
+      state.text = pack('<BdI4I2B', state.tag, state.at, state.rest, state.mark, state.parts)
+      if state.last > 0 then
+        state.text = state.text .. pack('<I7', state.last) .. state.credits
       end
+    else
+      state.text = pack('<Bd', state.tag, state.at)
     end
-    local value, ends = pack('<Bd', tag, at), at
+  end
+
+  local function form_any(state)
     if state.queue then
-      value, ends = part('turns').packed(state), at + 1
-    elseif not is_short then
-      value, ends = value .. pack('<I4I2B', rest, state.mark, parts), at + 1
-    end
-    if last > 0 then
-      value, ends = value .. pack('<I7', last) .. packed(state), max(ends, last)
+      state.text = part('turns').packed(state) .. (state.last > 0 and pack('<I7', state.last) .. state.credits or '')
+    else
+      form(state)
     end
     if state.cold then
-      value, ends = part('store').head(state) .. value, max(ends, part('store').cold_from(state))
+      state.text = part('store').head(state) .. state.text
     end
-    set_until(key, value, ends - ends % cell + cell)
   end
 
   function part(of)
@@ -361,19 +379,14 @@ local function gcra(algorithm)
       turns = turns or waiting(read, ahead, stands, is_before, less, leave)
       return turns
     end
-    store = store or warming(now, is_whole, read, ahead, stands, leave, is_before, less)
+    store = store or warming(now, is_whole, read_any, ahead, stands, leave, is_before, less)
     return store
   end
 
   return {
-    quota = quota,
-    fresh = fresh,
-    read = read,
-    rebase = rebase,
-    passes = algorithm == WAITING and part('turns').passes or passes,
-    take = algorithm == WAITING and part('turns').take or algorithm == WARMING and part('store').take or take,
-    debit = debit,
-    give_back = give_back,
-    write = write,
+    parse = parse_any, fresh = fresh, read = read_any, rebase = rebase,
+    judge = algorithm == WAITING and part('turns').judge or judge,
+    take = algorithm == WAITING and part('turns').take or algorithm == WARMING and part('store').take or take_any,
+    debit = debit, give_back = give_back, expiry = expiry_any, form = form_any,
   }
 end

@@ -5,20 +5,19 @@ local function granting(state_of, advance, decide, now, byte, floor, max, min)
   -- Makes a GCRA charge ask for so many times its units. A rest beyond exact numbers is that of a drain longer than any budget and any
   -- wait: core refuses a budget eight of which would have such a rest.
   local function ask_drain(charge, times)
-    local quota = charge.quota
-    local unit = quota.unit
+    local unit = charge.unit
     if not unit then
-      unit = { us = quota.us, rest = quota.rest, spent = quota.spent }
-      quota.unit = unit
+      unit = { us = charge.us, rest = charge.rest, spent = charge.spent }
+      charge.unit = unit
     end
-    quota.spent = unit.spent and unit.spent * times
+    charge.spent = unit.spent and unit.spent * times
     local rest = unit.rest * times
-    quota.us, quota.rest = unit.us * times + floor(rest / quota.denominator), rest % quota.denominator
-    charge.cost = quota.us + quota.rest
+    charge.us, charge.rest = unit.us * times + floor(rest / charge.denominator), rest % charge.denominator
+    charge.cost = charge.us + charge.rest
   end
 
   local function ask(charge, times)
-    if charge.quota.denominator then
+    if charge.denominator then
       ask_drain(charge, times)
     else
       charge.unit = charge.unit or charge.cost
@@ -28,18 +27,18 @@ local function granting(state_of, advance, decide, now, byte, floor, max, min)
 
   local function fits(charge, state, times)
     ask(charge, times)
-    return charge.rule.passes(state, charge)
+    charge.rule.judge(state, charge)
+    return charge.passes
   end
 
   -- About as many times its units as a charge can have, which may be off. It is 0 if finding it takes a search.
   local function about(charge, state)
-    local quota = charge.quota
-    if quota.denominator then
-      local left = quota.full - max(state.at - now, 0) + quota.full_rest / quota.denominator
-      return floor(left / (quota.unit.us + quota.unit.rest / quota.denominator))
+    if charge.denominator then
+      local left = charge.full - max(state.at - now, 0) + charge.full_rest / charge.denominator
+      return floor(left / (charge.unit.us + charge.unit.rest / charge.denominator))
     end
     local counted = state.count or state.sum or state.total
-    return counted and floor((quota.limit - counted) / charge.unit) or 0
+    return counted and floor((charge.limit - counted) / charge.unit) or 0
   end
 
   -- The largest amount up to `most` that passes under a charge.
@@ -78,10 +77,10 @@ local function granting(state_of, advance, decide, now, byte, floor, max, min)
     for c = 1, #charges do
       local charge, i = charges[c], byte(run, pos + c)
       local state = state_of(i, charge)
-      if not state or state.is_barred or charge.quota.is_outside then
+      if not state or state.is_barred or charge.is_outside then
         return 0
       end
-      if not charge.quota.guards then
+      if not charge.guards then
         leading = leading or charge.mode
         if charge.mode == leading then
           amount = room(charge, advance(i, charge, true), amount)
@@ -90,7 +89,7 @@ local function granting(state_of, advance, decide, now, byte, floor, max, min)
     end
     amount = min(most, max(amount, least))
     for c = 1, #charges do
-      if not charges[c].quota.guards then
+      if not charges[c].guards then
         ask(charges[c], amount)
       end
     end

@@ -1,7 +1,8 @@
 -- A lone request for as much as there is, or many equal ones: one key, GCRA, enforced, and no rests. It uses
--- no tables and functions, and has the replies of alone.lua. All other cases are left to the next files,
+-- no tables and functions. All other cases are left to the next files,
 -- before anything is written.
-if not is_short and run and #run == 63 and #KEYS == 1 and #ARGV == 1 then
+local run, key, state = ARGV[1], KEYS[1], nil
+if run and #run == 63 and #KEYS == 1 and #ARGV == 1 then
   local times, kind, us, full, tag, denominator, _, _, most, least, number = struct.unpack('<BI4ddBdddddB', run)
   -- To grant (7) of one charge (1): GCRA (1), enforced (0). More times would be two bytes of the reply.
   if kind == 0x00010107 and number == 1 and denominator == 1 and us > 0 and most > 0 and times < 128 then
@@ -13,7 +14,7 @@ if not is_short and run and #run == 63 and #KEYS == 1 and #ARGV == 1 then
         of, at = struct.unpack('<Bd', state)
       end
     end
-    -- Also a state that another class or tier has left, as in alone.lua.
+    -- Also a state that another class or tier has left.
     if (of == tag or of and of > 127 and of < 177) and at % 1 == 0 and at >= 0 and at <= now + 8 * full then
       local from, units = at < now and now or at, 0
       if from < now + full then
@@ -42,14 +43,7 @@ if not is_short and run and #run == 63 and #KEYS == 1 and #ARGV == 1 then
           redis.call('SET', key, struct.pack('<Bd', tag, to), 'PXAT', ('%d'):format((begin + cell) / 1000 + 1))
         end
       end
-      if times > 1 then
-        return seconds .. ' ' .. micros .. ' ' .. string.char(admitted) .. '\145' .. (state and '\169' .. state or '\194')
-      elseif admitted == 0 then
-        return seconds .. '-' .. micros .. (state or '')
-      elseif at < now then
-        return now
-      end
-      return seconds .. '+' .. micros .. state
+      return seconds .. ' ' .. micros .. ' ' .. string.char(admitted) .. '\145' .. (state and '\169' .. state or '\194')
     end
   end
 end

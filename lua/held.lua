@@ -35,27 +35,17 @@ local function held()
   -- made.
   local NEAR = 150
 
-  local function quota(run, pos)
+  local function parse(charge, run, pos)
     if not holder then
       error('a held charge, and nobody who holds it')
     end
-    local cost, limit, after = unpack('<dd', run, pos)
-    return { limit = limit }, cost, after
+    charge.cost, charge.limit, pos = unpack('<dd', run, pos)
+    return pos
   end
 
-  local function fresh()
-    return {
-      text = '',
-      entries = 0,
-      total = 0,
-      others = 0,
-      earliest = NEVER,
-      latest = 0,
-      old = 0,
-      new = 0,
-      generation = generation,
-      told = generation - OLDEST,
-    }
+  local function fresh(state)
+    state.entries, state.total, state.others, state.earliest, state.latest = 0, 0, 0, NEVER, 0
+    state.text, state.old, state.new, state.generation, state.told = '', 0, 0, generation, generation - OLDEST
   end
 
   -- The text without the entries that have expired, and the units that other processes held by these. There may be 1,024 entries:
@@ -92,15 +82,15 @@ local function held()
   end
 
   -- The text may be a part of a long state: the head and the caller's entry, which stand apart.
-  local function read(text, _, part)
+  local function read(state, text, _, part)
     local length = part and part.length or #text
     local entries = (length - HEAD) / ENTRY
     if entries < 1 or entries > MOST or entries % 1 ~= 0 then
-      return false
+      return
     end
     local tag, total, earliest, latest = unpack('<BdI6I6', text)
     if tag ~= TAG or not is_whole(total) then
-      return false
+      return
     end
     local is_swept, reclaimed = now_ms >= earliest or latest > last_end, 0
     if is_swept then
@@ -132,31 +122,18 @@ local function held()
     if reclaimed > 0 then
       digest = digest .. pack('<I6', reclaimed)
     end
-    return {
-      text = text,
-      entries = entries,
-      total = total,
-      others = total - max(old + new, 0),
-      earliest = earliest,
-      latest = latest,
-      at = at,
-      old = old,
-      new = new,
-      generation = newest,
-      told = newest - age,
-      is_part = part,
-      is_swept = is_swept,
-      changed = is_swept,
-      -- Takes nothing: there is no room for the process, or the call was given up.
-      is_barred = is_full or is_void,
-      digest = digest,
-    }
+    state.is_known, state.changed, state.digest = true, is_swept, digest
+    state.text, state.entries, state.total, state.others = text, entries, total, total - max(old + new, 0)
+    state.earliest, state.latest, state.at, state.is_part, state.is_swept = earliest, latest, at, part, is_swept
+    state.old, state.new, state.generation, state.told = old, new, newest, newest - age
+    -- Takes nothing: there is no room for the process, or the call was given up.
+    state.is_barred = is_full or is_void
   end
 
   local function advance() end
 
-  local function passes(state, charge)
-    return charge.cost == 0 or state.total + charge.cost <= charge.quota.limit
+  local function judge(state, charge)
+    charge.passes = charge.cost == 0 or state.total + charge.cost <= charge.limit
   end
 
   -- Counts what this call changes: behind whatever an earlier generation changed.
@@ -230,14 +207,7 @@ local function held()
   end
 
   return {
-    quota = quota,
-    fresh = fresh,
-    read = read,
-    advance = advance,
-    passes = passes,
-    take = take,
-    release = release,
-    tell = tell,
-    write = write,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, take = take, release = release,
+    tell = tell, write = write,
   }
 end

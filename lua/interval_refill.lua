@@ -5,31 +5,28 @@
 --   state   tag B (254), window d, ahead d, count d: the count is 1 to the limit, or both are 0
 --   charge  cost d, limit d, period d, offset d, burst d
 local function interval_refill()
-  local TAG, LENGTH = 254, 25
-
-  local function quota(run, pos)
-    local cost, limit, period, offset, burst, after = unpack('<ddddd', run, pos)
-    return { limit = limit, period = period, offset = offset, burst = burst, window = floor((now + period - offset) / period) },
-      cost, after
+  local function parse(charge, run, pos)
+    charge.cost, charge.limit, charge.period, charge.offset, charge.burst, pos = unpack('<ddddd', run, pos)
+    charge.window = floor((now + charge.period - charge.offset) / charge.period)
+    return pos
   end
 
-  local function fresh()
-    return { window = 0, ahead = 0, count = 0, changed = false, found = false }
+  local function fresh(state)
+    state.window, state.ahead, state.count = 0, 0, 0
   end
 
   -- A state whose refills lie beyond exact numbers is foreign.
-  local function read(found, quota)
-    if #found ~= LENGTH then
-      return false
+  local function read(state, text, charge)
+    local tag
+    if #text == 25 then
+      tag, state.window, state.ahead, state.count = unpack('<Bddd', text)
     end
-    local tag, window, ahead, count = unpack('<Bddd', found)
-    return tag == TAG and is_whole(window) and is_whole(count)
-      and (ahead == 0 or (is_whole(ahead) and count > 0 and ahead * quota.period < 2 ^ 53))
-      and { window = window, ahead = ahead, count = count, changed = false, found = window + ahead }
+    state.is_known = tag == 254 and is_whole(state.window) and is_whole(state.count)
+      and (state.ahead == 0 or is_whole(state.ahead) and state.count > 0 and state.ahead * charge.period < 2 ^ 53)
   end
 
-  local function advance(state, quota)
-    local window, now_window = state.window, quota.window
+  local function advance(state, charge)
+    local window, now_window = state.window, charge.window
     if window < now_window then
       state.ahead = state.ahead - (now_window - window)
       if state.ahead < 0 then
@@ -45,38 +42,30 @@ local function interval_refill()
 
   -- Keeps the units that are owed with the charge, for `take`. Another limit may have left a larger part than a refill of this
   -- one.
-  local function passes(state, charge)
-    local quota, cost, part = charge.quota, charge.cost, state.count
-    local limit = quota.limit
-    if part > limit then
-      part = limit
-    end
-    charge.to = state.ahead * limit + part + cost
-    return cost == 0 or charge.to <= quota.burst
+  local function judge(state, charge)
+    charge.to = state.ahead * charge.limit + min(state.count, charge.limit) + charge.cost
+    charge.passes = charge.cost == 0 or charge.to <= charge.burst
   end
 
-  local function owe(state, quota, units)
-    local ahead = units > quota.limit and floor((units - 1) / quota.limit) or 0
-    state.ahead, state.count, state.changed = ahead, units - ahead * quota.limit, true
-  end
-
-  -- Takes a charge that was just asked for passage, from a state that nothing else has touched since.
+  -- Takes a charge that was just judged, from a state that nothing else has touched since.
   local function take(state, charge)
-    owe(state, charge.quota, charge.to)
+    state.ahead = charge.to > charge.limit and floor((charge.to - 1) / charge.limit) or 0
+    state.count, state.changed = charge.to - state.ahead * charge.limit, true
   end
 
   local function debit(state, charge)
-    passes(state, charge)
-    local units = min(charge.to, charge.quota.burst * DEBT_CEILING)
-    if units > charge.to - charge.cost then
-      owe(state, charge.quota, units)
+    judge(state, charge)
+    local owed = charge.to - charge.cost
+    charge.to = min(charge.to, charge.burst * DEBT_CEILING)
+    if charge.to > owed then
+      take(state, charge)
     end
   end
 
   -- In the period of the charge; afterwards a part of it has been refilled already.
   local function give_back(state, charge, at)
-    local quota, rest = charge.quota, charge.cost - state.count
-    if at > now or floor((at + quota.period - quota.offset) / quota.period) ~= state.window then
+    local rest = charge.cost - state.count
+    if at > now or floor((at + charge.period - charge.offset) / charge.period) ~= state.window then
       return
     end
     state.changed = true
@@ -84,31 +73,24 @@ local function interval_refill()
       state.count = -rest
       return
     end
-    local broken = floor(rest / quota.limit) + 1
+    local broken = floor(rest / charge.limit) + 1
     if broken > state.ahead then
       state.ahead, state.count = 0, 0
     else
-      state.ahead, state.count = state.ahead - broken, broken * quota.limit - rest
+      state.ahead, state.count = state.ahead - broken, broken * charge.limit - rest
     end
   end
 
-  local function write(key, state, quota)
-    local last = state.window + state.ahead
-    if last == state.found then
-      return redis.call('SETRANGE', key, '1', pack('<ddd', state.window, state.ahead, state.count))
-    end
-    set_until(key, pack('<Bddd', TAG, state.window, state.ahead, state.count), (last + 1) * quota.period + quota.offset)
+  local function expiry(state, charge)
+    state.expires = (state.window + state.ahead + 1) * charge.period + charge.offset
+  end
+
+  local function form(state)
+    state.text = pack('<Bddd', 254, state.window, state.ahead, state.count)
   end
 
   return {
-    quota = quota,
-    fresh = fresh,
-    read = read,
-    advance = advance,
-    passes = passes,
-    take = take,
-    debit = debit,
-    give_back = give_back,
-    write = write,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, take = take, debit = debit,
+    give_back = give_back, expiry = expiry, form = form,
   }
 end

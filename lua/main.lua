@@ -33,7 +33,8 @@ local function settle(verb, charge, run, pos, times)
   end
   if state_of(i, charge) then
     if verb == RESET then
-      states[i], removed[i] = charge.rule.fresh(charge.quota), true
+      states[i], removed[i] = {}, true
+      charge.rule.fresh(states[i], charge)
     elseif verb == DEBIT then
       charge.rule.debit(advance(i, charge), charge)
     elseif verb == RELEASE then
@@ -44,7 +45,7 @@ local function settle(verb, charge, run, pos, times)
       return after, charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)
     end
   end
-  return after, not charge.quota.beside
+  return after, not charge.beside
 end
 
 for r = 1, #ARGV do
@@ -57,17 +58,17 @@ for r = 1, #ARGV do
     return redis.error_reply('ERR a run without charges')
   end
   for c = 1, width do
-    local algorithm, mode, cost, quota
-    algorithm, mode, pos = unpack('<BB', run, pos)
-    local rule = rule_of(algorithm)
-    quota, cost, pos = rule.quota(run, pos)
-    charges[c] = { rule = rule, quota = quota, mode = mode, cost = cost, to = 0, to_rest = 0 }
-    if quota.guards then
+    local charge, algorithm = {}, nil
+    algorithm, charge.mode, pos = unpack('<BB', run, pos)
+    charge.rule = rule_of(algorithm)
+    pos = charge.rule.parse(charge, run, pos)
+    charges[c] = charge
+    if charge.guards then
       charges.bans = charges.bans or {}
       charges.bans[#charges.bans + 1] = c
-    elseif quota.beside then
+    elseif charge.beside then
       charges.ids = (charges.ids or 0) + 1
-      charges.ask_ids, charges.count_ids = rule.beside(keys, states, advance)
+      charges.ask_ids, charges.count_ids = charge.rule.beside(keys, states, advance)
     end
   end
   if verb == GRANT then
@@ -108,7 +109,7 @@ end
 for i = 1, #KEYS do
   local state = states[i]
   if state and state.changed then
-    last[i].rule.write(KEYS[i], state, last[i].quota)
+    write(i)
   elseif removed[i] then
     redis.call('DEL', KEYS[i])
   end

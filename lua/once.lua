@@ -8,46 +8,40 @@
 -- An id stands beside the charges whose bits are set in `beside`: those of its policy and mode. The first charge is
 -- bit 1. Ids stand behind all other charges.
 local function once()
-  local TAG, LENGTH, AGAIN, CLOSED = 247, 18, 128, 255
+  local AGAIN, CLOSED = 128, 255
 
-  local function quota(run, pos)
-    local cost, life, replays, beside, after = unpack('<ddBI4', run, pos)
-    return { life = life, replays = replays, beside = beside }, cost, after
+  local function parse(charge, run, pos)
+    charge.cost, charge.life, charge.replays, charge.beside, pos = unpack('<ddBI4', run, pos)
+    return pos
   end
 
-  local function fresh()
-    return { used = 0, since = 0, ends = 0 }
+  local function fresh(state)
+    state.used, state.since, state.ends = 0, 0, 0
   end
 
-  local function read(found)
-    if #found ~= LENGTH then
-      return false
+  local function read(state, text)
+    local tag
+    if #text == 18 then
+      tag, state.used, state.since, state.ends = unpack('<BBdd', text)
     end
-    local tag, used, since, ends = unpack('<BBdd', found)
-    -- Whole numbers, without a shared function: a closure that nothing calls costs as much as it names.
-    return tag == TAG and since >= 0 and since < ends and ends < 2 ^ 53 and since % 1 == 0 and ends % 1 == 0
-      and { used = used, since = since, ends = ends, found = ends }
-  end
-
-  local function forget(state)
-    state.used, state.since, state.ends, state.changed = 0, 0, 0, true
+    state.is_known = tag == 247 and is_whole(state.since) and is_whole(state.ends) and state.since < state.ends
   end
 
   -- A clock that stepped back to before the first admission begins the id's life anew.
   local function advance(state)
     if state.ends > 0 and now >= state.ends then
-      forget(state)
+      state.used, state.since, state.ends, state.changed = 0, 0, 0, true
     elseif now < state.since then
       state.since, state.ends, state.changed = now, now + state.ends - state.since, true
     end
   end
 
-  local function passes()
-    return true
+  local function judge(_, charge)
+    charge.passes = true
   end
 
   local function is_replay(state, charge)
-    return state.ends > 0 and state.used % AGAIN < charge.quota.replays
+    return state.ends > 0 and state.used % AGAIN < charge.replays
   end
 
   local function replay(state)
@@ -58,7 +52,7 @@ local function once()
   -- back.
   local function take(state, charge)
     local is_again = state.ends > 0 and state.since == now and state.used ~= CLOSED
-    state.used, state.since, state.ends, state.changed = is_again and AGAIN or 0, now, now + charge.quota.life, true
+    state.used, state.since, state.ends, state.changed = is_again and AGAIN or 0, now, now + charge.life, true
   end
 
   -- No id is charged after the fact.
@@ -74,15 +68,12 @@ local function once()
     return true
   end
 
-  local function write(key, state)
-    if state.ends == 0 then
-      redis.call('DEL', key)
-    elseif state.ends == state.found then
-      -- In place, as the expiry stays.
-      redis.call('SETRANGE', key, '1', pack('<Bd', state.used, state.since))
-    else
-      set_until(key, pack('<BBdd', TAG, state.used, state.since, state.ends), state.ends)
-    end
+  local function expiry(state)
+    state.expires = state.ends
+  end
+
+  local function form(state)
+    state.text = state.ends > 0 and pack('<BBdd', 247, state.used, state.since, state.ends) or ''
   end
 
   -- The part of the rule that concerns the charges beside ids. `keys` has the numbers of a request's keys, `states` is by number of key, and
@@ -92,7 +83,7 @@ local function once()
 
     -- Says whether an id stands beside charge number c.
     local function has(id, c)
-      return id.quota.beside % 2 ^ c >= 2 ^ (c - 1)
+      return id.beside % 2 ^ c >= 2 ^ (c - 1)
     end
 
     -- Asks the ids of a request. The budgets beside one whose admission is replayed are free.
@@ -108,7 +99,7 @@ local function once()
         id.is_replay = width > 1 and id.cost > 0 and id.rule.is_replay(state, id)
         for c = 1, id.is_replay and width - charges.ids or 0 do
           local charge = charges[c]
-          if has(id, c) and not charge.quota.guards and not charge.rule.release then
+          if has(id, c) and not charge.guards and not charge.rule.release then
             charge.is_free = true
           end
         end
@@ -142,8 +133,7 @@ local function once()
   end
 
   return {
-    quota = quota, fresh = fresh, read = read, advance = advance, passes = passes, is_replay = is_replay, replay = replay,
-    take = take, debit = debit, give_back = give_back, write = write, beside = beside,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, is_replay = is_replay,
+    replay = replay, take = take, debit = debit, give_back = give_back, expiry = expiry, form = form, beside = beside,
   }
 end
-

@@ -1,6 +1,6 @@
 -- A request for one GCRA budget without a rest, and with an id: without tables and functions, as in alone.lua. An id whose life is over,
 -- one of this microsecond and one of a clock that stepped back are left to the next files like all other cases, before anything is written.
-if not is_short and run and #run == 71 and #KEYS == 2 and #ARGV == 1 then
+if run and #run == 71 and #KEYS == 2 and #ARGV == 1 then
   local kind, us, full, tag, denominator, _, _, rule, cost, life, replays, beside, numbers =
     struct.unpack('<I5ddBdddI2ddBI4I2', run)
   -- Once (1), to decide (0) two charges (2): GCRA (1), enforced (0), and then an id (12), enforced (0), beside it.

@@ -3,105 +3,89 @@
 --   state   tag B (250), newest d, k × count d: each at its bucket's number modulo k, `newest` is the highest number
 --   charge  cost d, limit d, period d, buckets d
 local function rolling_window()
-  local TAG = 250
-
-  local function quota(run, pos)
-    local cost, limit, period, buckets, after = unpack('<dddd', run, pos)
-    local width = period / buckets
-    return { limit = limit, buckets = buckets, width = width, bucket = floor(now / width) }, cost, after
+  local function parse(charge, run, pos)
+    charge.cost, charge.limit, charge.period, charge.buckets, pos = unpack('<dddd', run, pos)
+    charge.width = charge.period / charge.buckets
+    charge.bucket = floor(now / charge.width)
+    return pos
   end
 
-  local function fresh(quota)
-    local state = { newest = 0, sum = 0, buckets = quota.buckets }
-    for i = 0, quota.buckets - 1 do
-      state[i] = 0
+  local function fresh(state, charge)
+    state.newest, state.sum, state.counts = 0, 0, {}
+    for i = 1, charge.buckets do
+      state.counts[i] = 0
     end
-    return state
   end
 
-  local function read(found, quota)
-    local buckets = quota.buckets
-    if #found ~= 9 + 8 * buckets then
-      return false
+  local function read(state, text, charge)
+    local buckets, tag = charge.buckets, nil
+    if #text == 9 + 8 * buckets then
+      tag, state.newest = unpack('<Bd', text)
     end
-    local tag, newest = unpack('<Bd', found)
-    local state = { unpack('<' .. ('d'):rep(buckets), found, 10) }
-    -- Buckets are numbered from 0; the last value is the start of the next one.
-    local sum = 0
-    for i = 1, buckets do
-      local count = state[i]
-      if not is_whole(count) then
-        return false
+    state.is_known, state.sum = tag == 250 and is_whole(state.newest), 0
+    if state.is_known then
+      state.counts = { unpack('<' .. ('d'):rep(buckets), text, 10) }
+      -- The last value is the start of the next one.
+      state.counts[buckets + 1] = nil
+      for i = 1, buckets do
+        local count = state.counts[i]
+        state.is_known, state.sum = state.is_known and is_whole(count), state.sum + count
       end
-      state[i - 1], sum = count, sum + count
     end
-    state.newest, state.sum, state.buckets = newest, sum, buckets
-    return tag == TAG and is_whole(newest) and state
   end
 
-  local function advance(state, quota)
-    local newest, bucket, buckets = state.newest, quota.bucket, quota.buckets
-    if newest >= bucket and newest <= bucket + buckets then
-      -- This holds after a step back of less than a period, too: the newest bucket stays until it is over.
-      return
-    elseif newest < bucket then
+  local function advance(state, charge)
+    local newest, counts, bucket, buckets = state.newest, state.counts, charge.bucket, charge.buckets
+    if newest < bucket then
       for passed = bucket - min(bucket - newest, buckets) + 1, bucket do
-        local i = passed % buckets
-        state.sum, state[i] = state.sum - state[i], 0
+        local i = passed % buckets + 1
+        state.sum, counts[i] = state.sum - counts[i], 0
       end
-    else
-      -- The clock stepped back: the counts come along, the newest to now's bucket.
-      local counts = {}
+      state.newest, state.changed = bucket, true
+    elseif newest > bucket + buckets then
+      -- The clock stepped back: the counts come along, the newest to now's bucket. After a step of less than a period the newest
+      -- bucket stays until it is over.
+      state.counts = {}
       for age = 0, buckets - 1 do
-        local i = (newest - age) % buckets
-        counts[age], state[i] = state[i], 0
+        state.counts[(bucket - age) % buckets + 1] = counts[(newest - age) % buckets + 1]
       end
-      for age = 0, buckets - 1 do
-        state[(bucket - age) % buckets] = counts[age]
-      end
+      state.newest, state.changed = bucket, true
     end
-    state.newest, state.changed = bucket, true
   end
 
-  local function passes(state, charge)
-    return charge.cost == 0 or state.sum + charge.cost <= charge.quota.limit
-  end
-
-  local function add(state, bucket, count)
-    local i = bucket % state.buckets
-    state[i], state.sum, state.changed = state[i] + count, state.sum + count, true
+  local function judge(state, charge)
+    charge.passes = charge.cost == 0 or state.sum + charge.cost <= charge.limit
   end
 
   local function take(state, charge)
-    add(state, state.newest, charge.cost)
+    local i = state.newest % charge.buckets + 1
+    state.counts[i], state.sum, state.changed = state.counts[i] + charge.cost, state.sum + charge.cost, true
   end
 
   local function debit(state, charge)
-    add(state, state.newest, counted_up(state.sum, charge) - state.sum)
+    local i, more = state.newest % charge.buckets + 1, counted_up(state.sum, charge) - state.sum
+    state.counts[i], state.sum, state.changed = state.counts[i] + more, state.sum + more, true
   end
 
   local function give_back(state, charge, at)
-    local quota = charge.quota
-    local bucket = floor(at / quota.width)
-    if at <= now and bucket + quota.buckets > state.newest then
-      add(state, bucket, -min(charge.cost, state[bucket % quota.buckets]))
+    local bucket = floor(at / charge.width)
+    if at <= now and bucket + charge.buckets > state.newest then
+      local i = bucket % charge.buckets + 1
+      local back = min(charge.cost, state.counts[i])
+      state.counts[i], state.sum, state.changed = state.counts[i] - back, state.sum - back, true
     end
   end
 
-  local function write(key, state, quota)
-    local value = pack('<Bd' .. ('d'):rep(state.buckets), TAG, state.newest, spread(state, 0, state.buckets - 1))
-    set_until(key, value, (state.newest + 2 * state.buckets) * quota.width)
+  local function expiry(state, charge)
+    state.expires = (state.newest + 2 * charge.buckets) * charge.width
+  end
+
+  local function form(state, charge)
+    state.text = pack('<Bd' .. ('d'):rep(charge.buckets), 250, state.newest, spread(state.counts, 1, charge.buckets))
   end
 
   return {
-    quota = quota,
-    fresh = fresh,
-    read = read,
-    advance = advance,
-    passes = passes,
-    take = take,
-    debit = debit,
-    give_back = give_back,
-    write = write,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, take = take, debit = debit,
+    give_back = give_back, expiry = expiry, form = form,
   }
 end

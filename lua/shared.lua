@@ -2,10 +2,6 @@
 local KEYS, ARGV, spread, pack, unpack = KEYS, ARGV, unpack, struct.pack, struct.unpack
 -- The mark of a rest: its denominator modulo the largest prime of 16 bits.
 local MARKS = 65521
-if is_short then
-  -- A state with its head and a rest.
-  ARGV = { '\1\0\1\1\0' .. run .. pack('<ddd', 1, 0, 0) }
-end
 -- The states of some keys as they are, and an error if they cannot be read.
 local function read(keys)
   if #keys ~= 1 then

@@ -12,7 +12,7 @@
 -- any charge that dropped some before. So a clock that steps back and forth, however often, gains its largest step once and no
 -- more.
 local function sliding_log()
-  local TAG, HEAD, ENTRY, WRAP = 251, 5, 12, 2 ^ 32
+  local HEAD, ENTRY, WRAP = 5, 12, 2 ^ 32
   -- The number of entries that are read at once.
   local CHUNK = 256
   -- The most entries of admitted charges: one for each unit of the largest limit. Every entry behind them is debt.
@@ -90,44 +90,39 @@ local function sliding_log()
     end
   end
 
-  local function quota(run, pos)
-    local cost, limit, period, after = unpack('<ddd', run, pos)
-    return { limit = limit, period = period }, cost, after
+  local function parse(charge, run, pos)
+    charge.cost, charge.limit, charge.period, pos = unpack('<ddd', run, pos)
+    return pos
   end
 
-  local function fresh()
-    return { log = pack('<BI4', TAG, 0), length = 0, before = 0, total = 0, newest = 0, first = 1, changed = false }
+  local function fresh(state)
+    state.log, state.length, state.before, state.total, state.newest, state.first = pack('<BI4', 251, 0), 0, 0, 0, 0, 1
   end
 
-  local function read(found)
-    local length = (#found - HEAD) / ENTRY
-    if length < 1 or length % 1 ~= 0 or length > MOST + 1 then
-      return false
+  local function read(state, text)
+    local length, tag, oldest = (#text - HEAD) / ENTRY, nil, nil
+    if length >= 1 and length % 1 == 0 and length <= MOST + 1 then
+      tag, state.before, oldest = unpack('<BI4d', text)
+      state.newest, state.total = entry(text, length)
     end
-    local tag, before, oldest = unpack('<BI4d', found)
-    local newest, total = entry(found, length)
-    return tag == TAG and is_whole(oldest) and is_whole(newest) and oldest <= newest
-      and { log = found, length = length, before = before, total = total, newest = newest, first = 1,
-        changed = false }
+    state.is_known = tag == 251 and is_whole(oldest) and is_whole(state.newest) and oldest <= state.newest
+    state.log, state.length, state.first = text, length, 1
   end
 
-  local function advance(state, quota)
+  local function advance(state, charge)
     if state.length == 0 then
       return
     end
-    if state.newest >= now + quota.period then
+    if state.newest >= now + charge.period then
       -- The clock stepped back by a period or more: entries ahead of it count as charged now.
       local total = state.total
       keep(state, 1, first_after(state, now - 1) - 1, pack('<dI4', now, total))
     end
-    state.first = entry(state.log, 1) <= now - quota.period and first_after(state, now - quota.period) or 1
+    state.first = entry(state.log, 1) <= now - charge.period and first_after(state, now - charge.period) or 1
   end
 
-  local function passes(state, charge)
-    if charge.cost == 0 then
-      return true
-    end
-    return live(state) + charge.cost <= charge.quota.limit
+  local function judge(state, charge)
+    charge.passes = charge.cost == 0 or live(state) + charge.cost <= charge.limit
   end
 
   local function take(state, charge)
@@ -164,22 +159,16 @@ local function sliding_log()
     end
   end
 
-  local function write(key, state, quota)
-    if state.length == 0 then
-      return redis.call('DEL', key)
-    end
-    set_until(key, pack('<BI4', TAG, state.before) .. state.log:sub(HEAD + 1), state.newest + 2 * quota.period)
+  local function expiry(state, charge)
+    state.expires = state.newest + 2 * charge.period
+  end
+
+  local function form(state)
+    state.text = state.length > 0 and pack('<BI4', 251, state.before) .. state.log:sub(HEAD + 1) or ''
   end
 
   return {
-    quota = quota,
-    fresh = fresh,
-    read = read,
-    advance = advance,
-    passes = passes,
-    take = take,
-    debit = debit,
-    give_back = give_back,
-    write = write,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, take = take, debit = debit,
+    give_back = give_back, expiry = expiry, form = form,
   }
 end

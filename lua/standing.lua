@@ -108,7 +108,7 @@ local function sliding_window_stands(state, quota, cost)
 end
 
 local function rolling_window_stands(state, quota, cost)
-  local newest, buckets, limit, sum = state.newest, state.buckets, quota.limit, state.sum
+  local newest, buckets, limit, sum = state.newest, quota.buckets, quota.limit, state.sum
   local function expires_after(age)
     return (newest - age + buckets) * quota.width - now
   end
@@ -118,7 +118,7 @@ local function rolling_window_stands(state, quota, cost)
   end
   -- The oldest first. The last one that counts is the newest.
   for age = buckets - 1, 0, -1 do
-    local count = state[(newest - age) % buckets]
+    local count = state.counts[(newest - age) % buckets + 1]
     if count > 0 then
       reset = expires_after(age)
       if cost > 0 and freed + cost > limit and freed - count + cost <= limit then

@@ -17,25 +17,25 @@ local function waiting(read, ahead, stands, is_before, less, leave)
     return rest > 0 and us + 1 or us
   end
 
-  local function sum(quota, us, rest, more_us, more_rest)
+  local function sum(charge, us, rest, more_us, more_rest)
     us, rest = us + more_us, rest + more_rest
-    if rest >= quota.denominator then
-      return us + 1, rest - quota.denominator
+    if rest >= charge.denominator then
+      return us + 1, rest - charge.denominator
     end
     return us, rest
   end
 
   -- A point of a gap, ahead of now.
-  local function ahead_of(quota, us, rest)
-    if rest >= quota.denominator then
+  local function ahead_of(charge, us, rest)
+    if rest >= charge.denominator then
       us, rest = us + 1, 0
     end
     return ahead(us, rest)
   end
 
-  local function gaps_of(state, quota)
+  local function gaps_of(state, charge)
     local queue = state.queue
-    return queue and queue.of == quota.mark and queue.gaps or {}
+    return queue and queue.of == charge.mark and queue.gaps or {}
   end
 
   local function relevant_until(queue)
@@ -43,42 +43,39 @@ local function waiting(read, ahead, stands, is_before, less, leave)
     return last and max(queue.latest, rounded_up(last.to, last.to_rest)) or queue.latest
   end
 
-  local function read_queued(found)
-    local length = #found
+  local function read_queued(state, text)
+    local length = #text
+    state.is_known = false
     if length < HEAD then
-      return false
+      return
     end
-    local _, tag, at, rest, mark, parts, latest, of, count, pos = unpack('<BBdI4I2BI7I2B', found)
+    local _, tag, at, rest, mark, parts, latest, of, count, pos = unpack('<BBdI4I2BI7I2B', text)
     local credits = (length - HEAD - count * GAP - 7) / CREDIT
     if count > MOST or (length ~= HEAD + count * GAP and (credits < 1 or credits % 1 ~= 0 or credits > TOLD_APART))
       or not is_whole(latest) then
-      return false
+      return
     end
     -- The head is checked as that of a state without a queue.
-    local state = read(pack('<BdI4I2B', tag, at, rest, mark, parts))
-    if not state then
-      return false
+    read(state, pack('<BdI4I2B', tag, at, rest, mark, parts))
+    if not state.is_known then
+      return
     end
+    state.is_known = false
     local gaps, from, to, from_rest, to_rest = {}, -1, -1, 0, 0
     for g = 1, count do
       local before, before_rest = to, to_rest
-      from, from_rest, to, to_rest, pos = unpack('<I7I4I7I4', found, pos)
+      from, from_rest, to, to_rest, pos = unpack('<I7I4I7I4', text, pos)
       if not is_before(before, before_rest, from, from_rest) or not is_before(from, from_rest, to, to_rest) or not is_whole(to) then
-        return false
+        return
       end
       gaps[g] = { from = from, from_rest = from_rest, to = to, to_rest = to_rest }
     end
-    state.queue, state.credits = { latest = latest, of = of, gaps = gaps }, ''
+    state.queue = { latest = latest, of = of, gaps = gaps }
     if pos <= length then
-      state.last, pos = unpack('<I7', found, pos)
-      state.credits = found:sub(pos)
-      if not is_whole(state.last) then
-        return false
-      end
+      state.last, pos = unpack('<I7', text, pos)
+      state.credits = text:sub(pos)
     end
-    -- So that it is written whole.
-    state.found, state.length = found, 0
-    return state
+    state.is_known = is_whole(state.last)
   end
 
   -- The state as text.
@@ -97,49 +94,45 @@ local function waiting(read, ahead, stands, is_before, less, leave)
 
   -- The first stretch into which the charge fits: now at the end of the queue, in a gap, or later at the end of the queue. It is
   -- kept for `take`, ahead of now, with the time until the charge passes.
-  local function passes(state, charge)
-    local quota = charge.quota
-    local full, full_rest = quota.full, quota.full_rest
-    charge.gap, charge.wait, charge.wait_rest = nil, 0, 0
-    if charge.cost == 0 then
-      return true
-    end
+  local function judge(state, charge)
+    local full, full_rest = charge.full, charge.full_rest
+    charge.gap, charge.wait, charge.wait_rest, charge.passes = nil, 0, 0, charge.cost == 0
     -- No wait makes room for more than a full budget.
-    if is_before(full, full_rest, quota.us, quota.rest) then
-      return false
+    if charge.passes or is_before(full, full_rest, charge.us, charge.rest) then
+      return
     end
-    local left, left_rest = ahead(stands(state, quota))
-    local to, to_rest = sum(quota, left, left_rest, quota.us, quota.rest)
+    local left, left_rest = ahead(stands(state, charge))
+    local to, to_rest = sum(charge, left, left_rest, charge.us, charge.rest)
     if is_before(full, full_rest, to, to_rest) then
-      local gaps = gaps_of(state, quota)
+      local gaps = gaps_of(state, charge)
       for g = 1, #gaps do
         local gap = gaps[g]
-        local from, from_rest = ahead_of(quota, gap.from, gap.from_rest)
-        local in_gap, in_gap_rest = sum(quota, from, from_rest, quota.us, quota.rest)
-        local ends, ends_rest = ahead_of(quota, gap.to, gap.to_rest)
+        local from, from_rest = ahead_of(charge, gap.from, gap.from_rest)
+        local in_gap, in_gap_rest = sum(charge, from, from_rest, charge.us, charge.rest)
+        local ends, ends_rest = ahead_of(charge, gap.to, gap.to_rest)
         if not is_before(ends, ends_rest, in_gap, in_gap_rest) then
           charge.gap, to, to_rest = g, in_gap, in_gap_rest
           break
         end
       end
       if is_before(full, full_rest, to, to_rest) then
-        charge.wait, charge.wait_rest = less(quota, to, to_rest, full, full_rest)
+        charge.wait, charge.wait_rest = less(charge, to, to_rest, full, full_rest)
       end
     end
     charge.to, charge.to_rest = to, to_rest
-    return not is_before(quota.wait, 0, charge.wait, charge.wait_rest)
+    charge.passes = not is_before(charge.longest_wait, 0, charge.wait, charge.wait_rest)
   end
 
-  -- Takes a charge that was just asked for passage, from a state that nothing else has touched since.
+  -- Takes a charge that was just judged, from a state that nothing else has touched since.
   local function take(state, charge)
-    local quota, queue = charge.quota, state.queue
+    local queue = state.queue
     if charge.wait > 0 or charge.wait_rest > 0 then
       queue = queue or { latest = 0, of = 0, gaps = {} }
       queue.latest = max(queue.latest, now + rounded_up(charge.wait, charge.wait_rest))
-      state.queue, state.length = queue, 0
+      state.queue = queue
     end
     if not charge.gap then
-      return leave(state, quota, charge.to, charge.to_rest)
+      return leave(state, charge, charge.to, charge.to_rest)
     end
     local gap, to = queue.gaps[charge.gap], now + charge.to
     if is_before(to, charge.to_rest, gap.to, gap.to_rest) then
@@ -151,16 +144,16 @@ local function waiting(read, ahead, stands, is_before, less, leave)
   end
 
   -- Adds a gap, and joins it with those that it touches. One that overlaps another is of a receipt from before a reset.
-  local function free(state, quota, from, from_rest, to, to_rest)
+  local function free(state, charge, from, from_rest, to, to_rest)
     local queue, kept, at = state.queue or { latest = 0, of = 0, gaps = {} }, {}, 1
-    local gaps = queue.of == quota.mark and queue.gaps or {}
+    local gaps = queue.of == charge.mark and queue.gaps or {}
     for g = 1, #gaps do
       if rounded_up(gaps[g].to, gaps[g].to_rest) > now then
         kept[#kept + 1] = gaps[g]
       end
     end
-    queue.of, queue.gaps = quota.mark, kept
-    state.queue, state.length, state.changed = queue, 0, true
+    queue.of, queue.gaps = charge.mark, kept
+    state.queue, state.changed = queue, true
     while kept[at] and not is_before(from, from_rest, kept[at].to, kept[at].to_rest) do
       at = at + 1
     end
@@ -183,27 +176,27 @@ local function waiting(read, ahead, stands, is_before, less, leave)
   end
 
   -- Frees the stretch of a charge whose turn has not come, or its last part. False if the turn has come.
-  local function leave_queue(state, quota, full_us, full_rest)
+  local function leave_queue(state, charge, full_us, full_rest)
     local to, to_rest = ahead(full_us, full_rest)
-    if not is_before(quota.full, quota.full_rest, to, to_rest) then
+    if not is_before(charge.full, charge.full_rest, to, to_rest) then
       return false
     end
-    local us, rest = quota.us, quota.rest
+    local us, rest = charge.us, charge.rest
     if is_before(to, to_rest, us, rest) then
       us, rest = to, to_rest
     end
-    local left, left_rest = ahead(stands(state, quota))
+    local left, left_rest = ahead(stands(state, charge))
     if us == 0 and rest == 0 or is_before(left, left_rest, to, to_rest) then
       return true
     end
-    local from, from_rest = less(quota, to, to_rest, us, rest)
+    local from, from_rest = less(charge, to, to_rest, us, rest)
     from = now + from
     if is_before(to, to_rest, left, left_rest) then
-      free(state, quota, from, from_rest, now + to, to_rest)
+      free(state, charge, from, from_rest, now + to, to_rest)
       return true
     end
     -- Nothing stands behind it: the queue ends earlier, before the gap that it now ends with. No two gaps touch.
-    local gaps = gaps_of(state, quota)
+    local gaps = gaps_of(state, charge)
     local last = gaps[#gaps]
     if last and last.to == from and last.to_rest == from_rest then
       from, from_rest = last.from, last.from_rest
@@ -214,7 +207,7 @@ local function waiting(read, ahead, stands, is_before, less, leave)
     if queue then
       queue.latest = min(queue.latest, rounded_up(from, from_rest))
     end
-    leave(state, quota, ahead_of(quota, from, from_rest))
+    leave(state, charge, ahead_of(charge, from, from_rest))
     return true
   end
 
@@ -235,7 +228,7 @@ local function waiting(read, ahead, stands, is_before, less, leave)
     relevant_until = relevant_until,
     read = read_queued,
     packed = packed,
-    passes = passes,
+    judge = judge,
     take = take,
     leave_queue = leave_queue,
     let_credit = let_credit,

@@ -14,14 +14,13 @@ local function warming(now, is_whole, read, ahead, stands, leave, is_before, les
   local WARMED, INNER, TICKS, SPLIT = 178, 14, 2 ^ 20, 2 ^ 14
   local byte, floor, max, min, pack, unpack = string.byte, math.floor, math.max, math.min, struct.pack, struct.unpack
 
-  local function read_warmed(found)
-    local _, us, ticks = unpack('<BdI4', found)
-    local state = is_whole(us) and ticks < TICKS and byte(found, INNER) ~= WARMED and read(found:sub(INNER))
-    if state then
-      -- So that it is written whole.
-      state.cold, state.ticks, state.length = us, ticks, 0
+  local function read_warmed(state, text)
+    local _, us, ticks = unpack('<BdI4', text)
+    state.is_known = is_whole(us) and ticks < TICKS and byte(text, INNER) ~= WARMED
+    if state.is_known then
+      read(state, text:sub(INNER))
+      state.cold, state.ticks = us, ticks
     end
-    return state
   end
 
   local function head(state)
@@ -34,14 +33,14 @@ local function warming(now, is_whole, read, ahead, stands, leave, is_before, les
   end
 
   -- The ticks of the store at the point (us, rest) ahead of now, before which nothing comes to it.
-  local function stored(state, quota, us, rest)
-    local full, missing = quota.warm * TICKS, state.cold and state.cold - now - us or -1
+  local function stored(state, charge, us, rest)
+    local full, missing = charge.warm * TICKS, state.cold and state.cold - now - us or -1
     if missing < 0 then
       return full
-    elseif missing > quota.warm then
+    elseif missing > charge.warm then
       return 0
     end
-    return min(max(full - missing * TICKS - state.ticks + floor(rest * TICKS / quota.denominator), 0), full)
+    return min(max(full - missing * TICKS - state.ticks + floor(rest * TICKS / charge.denominator), 0), full)
   end
 
   -- The whole part of number * part / of, in which the product may not be exact: the last is at most 2^32, and so are the others.
@@ -52,17 +51,17 @@ local function warming(now, is_whole, read, ahead, stands, leave, is_before, les
   end
 
   -- The surcharge for all that is in store.
-  local function surcharge(quota, store)
-    local steps = quota.steps
-    local cold = floor(max(store - quota.warm * TICKS + quota.step * steps, 0) / quota.step)
-    return share(share(quota.surcharge, cold, steps), cold, steps)
+  local function surcharge(charge, store)
+    local steps = charge.steps
+    local cold = floor(max(store - charge.warm * TICKS + charge.step * steps, 0) / charge.step)
+    return share(share(charge.surcharge, cold, steps), cold, steps)
   end
 
   -- The surcharge for what a charge spends of the store, and the rest of the store.
-  local function spend(state, quota, us, rest)
-    local before = stored(state, quota, us, rest)
-    local after = max(before - quota.spent, 0)
-    return surcharge(quota, before) - surcharge(quota, after), after
+  local function spend(state, charge, us, rest)
+    local before = stored(state, charge, us, rest)
+    local after = max(before - charge.spent, 0)
+    return surcharge(charge, before) - surcharge(charge, after), after
   end
 
   -- The time (us, rest) that comes back with a charge, at most the given one, and what is then in store.
@@ -72,15 +71,15 @@ local function warming(now, is_whole, read, ahead, stands, leave, is_before, les
   -- back. A part of the charge that has drained stays spent.
   --
   -- A charge spends less than twice its time, and so a credit puts less than twice its time into the store.
-  local function restore(state, quota, left_us, left_rest, moved, most_us, most_rest)
-    local full, before, us, rest = quota.warm * TICKS, stored(state, quota, left_us, left_rest), quota.us, quota.rest
+  local function restore(state, charge, left_us, left_rest, moved, most_us, most_rest)
+    local full, before, us, rest = charge.warm * TICKS, stored(state, charge, left_us, left_rest), charge.us, charge.rest
     local low, after = max(before - 2 * moved * TICKS, 0), before
     if low > 0 then
-      after = min(before + quota.spent, full)
-      us = us + surcharge(quota, min(low + quota.spent, full)) - surcharge(quota, low)
+      after = min(before + charge.spent, full)
+      us = us + surcharge(charge, min(low + charge.spent, full)) - surcharge(charge, low)
     end
     if is_before(most_us, most_rest, us, rest) then
-      local drained, part = less(quota, us, rest, most_us, most_rest)
+      local drained, part = less(charge, us, rest, most_us, most_rest)
       after = max(after - 2 * (drained + (part > 0 and 1 or 0)) * TICKS, before)
       us, rest = most_us, most_rest
     end
@@ -88,22 +87,21 @@ local function warming(now, is_whole, read, ahead, stands, leave, is_before, les
   end
 
   -- Leaves this in store, at the point (us, rest) ahead of now.
-  local function keep(state, quota, us, rest, store)
-    local ticks = floor(rest * TICKS / quota.denominator) + quota.warm * TICKS - store
+  local function keep(state, charge, us, rest, store)
+    local ticks = floor(rest * TICKS / charge.denominator) + charge.warm * TICKS - store
     state.cold, state.ticks = now + us + floor(ticks / TICKS), ticks % TICKS
-    state.length, state.changed = 0, true
+    state.changed = true
   end
 
   local function take(state, charge)
-    local quota = charge.quota
-    local left, left_rest = ahead(stands(state, quota))
-    local more, store = spend(state, quota, left, left_rest)
-    local us, rest = left + quota.us + more, left_rest + quota.rest
-    if rest >= quota.denominator then
-      us, rest = us + 1, rest - quota.denominator
+    local left, left_rest = ahead(stands(state, charge))
+    local more, store = spend(state, charge, left, left_rest)
+    local us, rest = left + charge.us + more, left_rest + charge.rest
+    if rest >= charge.denominator then
+      us, rest = us + 1, rest - charge.denominator
     end
-    leave(state, quota, us, rest)
-    keep(state, quota, us, rest, store)
+    leave(state, charge, us, rest)
+    keep(state, charge, us, rest, store)
   end
 
   return {

@@ -231,20 +231,13 @@ impl Forgery {
     fn words(self) -> Vec<(&'static str, String)> {
         let give_back = "charge.rule.give_back(advance(i, charge), charge, at, full_us, full_rest)";
         let settles = "if state_of(i, charge) then";
-        // Requests of banned callers take the script's longest path, not the shorter ones that write nothing.
-        let on_longest_path = [
-            (r"admitted = onset ~= 1 and '\0'", "admitted = false"),
-            ("(now >= till or onset ~= 1)", "now >= till"),
-        ];
-        let in_time = "return not is_before(quota.wait, 0, charge.wait, charge.wait_rest)";
+        let in_time =
+            "charge.passes = not is_before(charge.longest_wait, 0, charge.wait, charge.wait_rest)";
         let takes = "if open and charge.cost > 0 and not charge.is_free then";
         let units = "units = (left - left % us) / us";
         let moves_up = ("if queue.latest > now then", "if false then");
         let words: Vec<(_, &str)> = match self {
-            Self::TakeInPart => vec![(
-                takes,
-                "if charge.cost > 0 and charge.rule.passes(states[i], charge) then",
-            )],
+            Self::TakeInPart => vec![(takes, "if charge.cost > 0 and charge.passes then")],
             Self::SkipShadow => vec![("charge.mode == SHADOW and", "false and")],
             Self::ProbeTakes => vec![("charge.mode == SHADOW and", "")],
             Self::CreditTwice => {
@@ -258,8 +251,8 @@ impl Forgery {
             Self::DebitLost => vec![(settles, "if verb ~= DEBIT and state_of(i, charge) then")],
             Self::ResetIdle => vec![(settles, "if verb ~= RESET and state_of(i, charge) then")],
             Self::HeldOneMore => vec![(
-                "state.total + charge.cost <= charge.quota.limit",
-                "state.total + charge.cost <= charge.quota.limit + 1",
+                "state.total + charge.cost <= charge.limit",
+                "state.total + charge.cost <= charge.limit + 1",
             )],
             Self::HeldUncounted => vec![("count(state, charge.cost)", "")],
             Self::ReleaseTwice => vec![("count(state, -units)", "count(state, -2 * units)")],
@@ -276,7 +269,7 @@ impl Forgery {
                 "if expires <= now_ms then",
                 "if expires <= now_ms + lease then",
             )],
-            Self::LeaverMovesUp => vec![("(charge.quota.wait and", "(false and"), moves_up],
+            Self::LeaverMovesUp => vec![("(charge.longest_wait and", "(false and"), moves_up],
             Self::CreditMovesUp => vec![moves_up],
             Self::TurnUnkept => vec![(
                 "if not charge.gap then",
@@ -288,58 +281,55 @@ impl Forgery {
                 "if true then",
             )],
             Self::TurnEarly => vec![(
-                "return leave(state, quota, charge.to, charge.to_rest)",
-                "return leave(state, quota, charge.wait > 0 and charge.to - 100 or charge.to, charge.to_rest)",
+                "return leave(state, charge, charge.to, charge.to_rest)",
+                "return leave(state, charge, charge.wait > 0 and charge.to - 100 or charge.to, charge.to_rest)",
             )],
-            Self::RefusedTaken => vec![(in_time, "return true")],
+            Self::RefusedTaken => vec![(in_time, "charge.passes = true")],
             Self::PatienceHalved => vec![(
                 in_time,
-                "return not is_before(quota.wait / 2, 0, charge.wait, charge.wait_rest)",
+                "charge.passes = not is_before(charge.longest_wait / 2, 0, charge.wait, charge.wait_rest)",
             )],
             Self::BanShort => vec![("now, now + length, {}", "now, now + length / 2, {}")],
-            Self::BanFedByItself => {
-                let knocks = ("if charge.quota.onset == EXTENDED then", "if true then");
-                [&on_longest_path[..], &[knocks]].concat()
-            }
+            Self::BanFedByItself => vec![("if charge.onset == 1 then", "if true then")],
             Self::BanOneStrikeFewer => {
-                vec![("if #live >= terms.strikes", "if #live + 1 >= terms.strikes")]
+                vec![(
+                    "if #live >= charge.strikes",
+                    "if #live + 1 >= charge.strikes",
+                )]
             }
             Self::BanOneStrikeMore => {
-                vec![("if #live >= terms.strikes", "if #live > terms.strikes")]
+                vec![("if #live >= charge.strikes", "if #live > charge.strikes")]
             }
-            Self::BanNeverDoubles => vec![("min(2 * length, terms.longest)", "length")],
+            Self::BanNeverDoubles => vec![("min(2 * length, charge.longest)", "length")],
             Self::ByHandShortens => {
-                vec![("if now + terms.lasting > state.ends then", "if true then")]
+                vec![("if now + charge.lasting > state.ends then", "if true then")]
             }
-            Self::BannedCharged => {
-                let takes = (
-                    takes,
-                    "if (open or is_banned and charge.rule.passes(states[i], charge)) and charge.cost > 0 then",
-                );
-                [&on_longest_path[..], &[takes]].concat()
-            }
+            Self::BannedCharged => vec![(
+                takes,
+                "if (open or is_banned and charge.passes) and charge.cost > 0 then",
+            )],
             Self::RefillTwice => vec![(
                 "state.ahead - (now_window - window)",
                 "state.ahead - 2 * (now_window - window)",
             )],
-            Self::DayEndless => vec![("quota.ends, 0, true", "quota.ends, state.count, true")],
+            Self::DayEndless => vec![("charge.ends, 0, true", "charge.ends, state.count, true")],
             Self::DayCountedTwice => vec![(
-                "pack('<Bddd', TAG, state.starts, state.ends, state.count)",
-                "pack('<Bddd', TAG, state.starts, state.ends, 2 * state.count)",
+                "pack('<Bddd', 255, state.starts, state.ends, state.count)",
+                "pack('<Bddd', 255, state.starts, state.ends, 2 * state.count)",
             )],
             Self::OnceForEver => vec![(
-                "return state.ends > 0 and state.used < charge.quota.replays",
+                "return state.ends > 0 and state.used % AGAIN < charge.replays",
                 "return state.ends > 0",
             )],
             Self::OnceOneMore => vec![(
-                "return state.ends > 0 and state.used < charge.quota.replays",
-                "return state.ends > 0 and state.used <= charge.quota.replays",
+                "return state.ends > 0 and state.used % AGAIN < charge.replays",
+                "return state.ends > 0 and state.used % AGAIN <= charge.replays",
             )],
             Self::OnceForgotten => vec![(
-                "return state.ends > 0 and state.used < charge.quota.replays",
+                "return state.ends > 0 and state.used % AGAIN < charge.replays",
                 "return false",
             )],
-            Self::OnceShort => vec![("now + charge.quota.life", "now + charge.quota.life / 2")],
+            Self::OnceShort => vec![("now + charge.life", "now + charge.life / 2")],
             // Two shorter paths and the longest one, here and below.
             Self::OnceTakes => vec![
                 (
@@ -354,27 +344,27 @@ impl Forgery {
                 (takes, "if open and charge.cost > 0 then"),
             ],
             Self::OnceKept => vec![(
-                "charge.cost > 0 and at >= state.since and state.ends > 0",
-                "false",
+                "state.used, state.changed = CLOSED, true",
+                "state.changed = true",
             )],
             Self::NeverCold => vec![(
-                "return surcharge(quota, before) - surcharge(quota, after), after",
+                "return surcharge(charge, before) - surcharge(charge, after), after",
                 "return 0, after",
             )],
             Self::ColdTooSoon => vec![(
                 "state.cold, state.ticks = now + us + floor(ticks / TICKS), ticks % TICKS",
                 "state.cold, state.ticks = now + us + floor(ticks / TICKS / 2), 0",
             )],
-            // The shortest path and the longest one.
             Self::ReplacedAnew => vec![
                 (
-                    "local to = (at < now and now or at) + us",
-                    "local to = ((at < now or of ~= tag) and now or at) + us",
+                    "local at, rest = state.at, state.rest",
+                    "local at, rest = state.at, state.rest \
+                     if state.tag ~= charge.tag and state.at > now then at, rest = now, 0 end",
                 ),
                 (
-                    "local function stands(state, quota)",
-                    "local function stands(state, quota) \
-                     if state.tag ~= quota.tag and state.at > now then return now, 0 end",
+                    "local function stands(state, charge)",
+                    "local function stands(state, charge) \
+                     if state.tag ~= charge.tag and state.at > now then return now, 0 end",
                 ),
             ],
             Self::GrantOneMore => vec![

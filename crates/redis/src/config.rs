@@ -11,7 +11,7 @@ use crate::error::ConnectError;
 use crate::examine::Examination;
 use crate::holder::LEASE;
 use crate::name::Names;
-use crate::script::Script;
+use crate::script::{Composed, Script};
 use crate::server::{Credentials, TlsFiles};
 
 /// Configures a [`RedisBackend`].
@@ -43,6 +43,7 @@ pub struct RedisBackendBuilder {
     held_lease: Duration,
     knows_denials: bool,
     script: Arc<Script>,
+    composed: Arc<Composed>,
 }
 
 /// The place of the budgets. URLs may hold passwords: never shown.
@@ -67,6 +68,7 @@ impl RedisBackendBuilder {
             held_lease: LEASE,
             knows_denials: true,
             script: Arc::new(Script::shipped()),
+            composed: Arc::default(),
         }
     }
 
@@ -312,6 +314,7 @@ impl RedisBackendBuilder {
     #[doc(hidden)]
     pub fn clock(mut self, key: &str) -> Self {
         self.script = Arc::new(Script::with_clock(key));
+        self.composed = Arc::new(Composed::with_clock(key));
         // Such a clock need not run as ours does.
         self.knows_denials = false;
         self

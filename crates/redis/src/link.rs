@@ -11,7 +11,7 @@ use crate::connection::{Connection, Ended, connect_for_long, send, within};
 use crate::error::refusal;
 use crate::hello::{self, Kind};
 use crate::rights;
-use crate::script::Script;
+use crate::script::{Composed, Script};
 use crate::sentinel::Sentinels;
 use crate::server::{self, Address};
 use crate::tls::Tls;
@@ -47,7 +47,9 @@ pub(crate) struct Link {
     pub(crate) client_name: Arc<str>,
     /// The beginning of the names of our keys.
     pub(crate) prefix: Arc<str>,
+    /// The script that decides any call.
     pub(crate) script: Arc<Script>,
+    pub(crate) composed: Arc<Composed>,
     pub(crate) tls: Tls,
     pub(crate) deadline: Duration,
 }

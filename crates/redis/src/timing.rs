@@ -193,6 +193,7 @@ impl DistantBackend {
             prefix: "tollgate".into(),
             client_name: "far".into(),
             script: Arc::new(Script::shipped()),
+            composed: Arc::default(),
             tls: Tls::default(),
             deadline: Duration::from_secs(2),
         };

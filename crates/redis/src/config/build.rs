@@ -221,6 +221,7 @@ impl RedisBackendBuilder {
             client_name: self.client_name.as_str().into(),
             prefix: self.names.prefix.as_str().into(),
             script: Arc::clone(&self.script),
+            composed: Arc::clone(&self.composed),
             tls,
             deadline: self.connect_deadline,
         })

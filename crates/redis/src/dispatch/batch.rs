@@ -16,7 +16,7 @@ use crate::departure::Departure;
 use crate::error::{again, failure, wants_reconnect};
 use crate::job::{CreditSink, Job};
 use crate::redirect::Redirect;
-use crate::script::Script;
+use crate::script::{Script, Shape};
 use crate::sync::{Instant, timeout_at};
 use crate::wire::{LeftStates, Plan, Reply, ScriptCall, held_by_caller, replay};
 
@@ -44,18 +44,26 @@ pub(super) async fn run(
     if jobs.is_empty() {
         return true;
     }
-    let (plan, keys, command) = prepare(dispatch, &jobs, departure.as_ref());
-    let written = connection.written();
-    let sent = dispatch.known.departs();
-    let sent_at = sent.sent_at;
-    let result = {
-        let asking = jobs.first().is_some_and(|job| job.route.asking);
-        let script = &dispatch.link.script;
-        let span = tracing::debug_span!("redis_call", requests = jobs.len());
-        let asked = ask(&mut connection, script, &command, asking);
-        let mut asked = pin!(asked.instrument(span));
-        wait(dispatch, place, sent_at, &mut jobs, asked.as_mut()).await
+    let asking = jobs.first().is_some_and(|job| job.route.asking);
+    let mut prepared = Prepared::of(dispatch, &jobs, departure.as_ref());
+    let (written, sent, result) = loop {
+        let written = connection.written();
+        let sent = dispatch.known.departs();
+        let result = {
+            let span = tracing::debug_span!("redis_call", requests = jobs.len());
+            let asked = ask(&mut connection, &prepared.script, &prepared.command, asking);
+            let mut asked = pin!(asked.instrument(span));
+            wait(dispatch, place, sent.sent_at, &mut jobs, asked.as_mut()).await
+        };
+        let is_unusual = matches!(&result, Some(Ok(Value::BulkString(text))) if text.is_empty());
+        if !is_unusual || !prepared.is_composed {
+            break (written, sent, result);
+        }
+        // Nothing was written, and the general script knows what to make of it.
+        prepared = Prepared::general(dispatch, &jobs, None);
     };
+    let Prepared { plan, keys, .. } = prepared;
+    let sent_at = sent.sent_at;
     let received_at = Instant::now();
     let round_trip = received_at.saturating_duration_since(sent_at);
     if matches!(result, Some(Ok(_))) && !dispatch.answered(place, round_trip) {
@@ -138,16 +146,56 @@ fn broken_off(error: &RedisError) -> BackendError {
     }
 }
 
-/// The format of the answer, the number of keys, and the bytes to send.
-fn prepare(dispatch: &Dispatch, jobs: &[Job], departure: Option<&Departure>) -> (Plan, usize, Cmd) {
-    let (plan, mut call) = Plan::of(jobs.iter().map(|job| &*job.request));
-    if let Some(departure) = departure {
-        let places = departure.places(&call.keys);
-        call.is_of(departure.caller(), &places);
+/// A call that is ready to be sent.
+struct Prepared {
+    script: Arc<Script>,
+    is_composed: bool,
+    command: Cmd,
+    /// The format of the answer.
+    plan: Plan,
+    /// The number of keys.
+    keys: usize,
+}
+
+impl Prepared {
+    /// A call of the script of its shape, if it has one.
+    fn of(dispatch: &Dispatch, jobs: &[Job], departure: Option<&Departure>) -> Self {
+        let (plan, call) = Plan::of(jobs.iter().map(|job| &*job.request));
+        let shape = Shape::of(&call).filter(|_| departure.is_none());
+        match shape.and_then(|shape| dispatch.link.composed.script(shape)) {
+            Some(script) => Self::with(dispatch, script, true, plan, &call, jobs.len()),
+            None => Self::general(dispatch, jobs, departure),
+        }
     }
-    let script = &dispatch.link.script;
-    dispatch.counters.sent(&call, script.sha(), jobs.len());
-    (plan, call.keys.len(), command(script, &call))
+
+    /// A call of the script that decides any call.
+    fn general(dispatch: &Dispatch, jobs: &[Job], departure: Option<&Departure>) -> Self {
+        let (plan, mut call) = Plan::of(jobs.iter().map(|job| &*job.request));
+        if let Some(departure) = departure {
+            let places = departure.places(&call.keys);
+            call.is_of(departure.caller(), &places);
+        }
+        let script = Arc::clone(&dispatch.link.script);
+        Self::with(dispatch, script, false, plan, &call, jobs.len())
+    }
+
+    fn with(
+        dispatch: &Dispatch,
+        script: Arc<Script>,
+        is_composed: bool,
+        plan: Plan,
+        call: &ScriptCall<'_>,
+        requests: usize,
+    ) -> Self {
+        dispatch.counters.sent(call, script.sha(), requests);
+        Self {
+            command: command(&script, call),
+            keys: call.keys.len(),
+            script,
+            is_composed,
+            plan,
+        }
+    }
 }
 
 fn command(script: &Script, call: &ScriptCall<'_>) -> Cmd {

@@ -20,7 +20,7 @@ use super::calendars::Calendars;
 use super::numbers::Reader;
 use super::plan::ScriptCall;
 use super::{Plan, Request, Work};
-use crate::script::Script;
+use crate::script::{Composed, Script, Shape};
 
 const SECOND: u64 = 1_000_000;
 
@@ -33,6 +33,7 @@ struct Server {
     _server: Standalone,
     redis: Connection,
     script: String,
+    composed: Composed,
     now: u64,
 }
 
@@ -50,6 +51,7 @@ impl Server {
             _server: server,
             redis,
             script,
+            composed: Composed::with_clock("clock"),
             now: START,
         }
     }
@@ -59,13 +61,25 @@ impl Server {
         self.call(&call)
     }
 
+    /// The reply of the script of the call's shape, or of the general one if that leaves the call to it.
     fn call(&mut self, call: &ScriptCall<'_>) -> Value {
+        if let Some(script) = Shape::of(call).and_then(|shape| self.composed.script(shape)) {
+            let mut load = redis::cmd("SCRIPT");
+            let load = load.arg("LOAD").arg(script.source());
+            load.exec(&mut self.redis).unwrap();
+            let reply = self.call_of(script.sha(), call);
+            if reply != Value::BulkString(Vec::new()) {
+                return reply;
+            }
+        }
+        let script = self.script.clone();
+        self.call_of(&script, call)
+    }
+
+    fn call_of(&mut self, script: &str, call: &ScriptCall<'_>) -> Value {
         let mut command = redis::pipe();
         command.cmd("SET").arg("clock").arg(self.now).ignore();
-        command
-            .cmd("EVALSHA")
-            .arg(&self.script)
-            .arg(call.keys.len());
+        command.cmd("EVALSHA").arg(script).arg(call.keys.len());
         for part in &call.keys {
             command.arg(&part[..]);
         }
@@ -76,22 +90,10 @@ impl Server {
         reply
     }
 
-    /// Says whether a charge is admitted, by any form of the script's reply.
+    /// Says whether a charge is admitted.
     fn admits(&mut self, quota: &Quota, cost: u64) -> bool {
         let reply = self.send(&request(quota, Mode::Enforce, &[cost]));
-        match reply {
-            Value::Int(_) => true,
-            Value::BulkString(text) => {
-                let behind = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap();
-                match text[behind] {
-                    b'+' => true,
-                    b'-' => false,
-                    // Two decimals with a space behind each, and then the number of admitted requests.
-                    _ => text.split(|byte| *byte == b' ').nth(2).unwrap()[0] == 1,
-                }
-            }
-            other => panic!("{other:?}"),
-        }
+        admitted(&reply) == 1
     }
 
     /// Says whether a charge is admitted together with one on a budget of which there is always enough.
@@ -113,11 +115,7 @@ impl Server {
             owed: None,
             known: None,
         };
-        let reply = self.send(&request);
-        let Value::BulkString(text) = reply else {
-            panic!("{reply:?}");
-        };
-        text.split(|byte| *byte == b' ').nth(2).unwrap()[0] == 1
+        admitted(&self.send(&request)) == 1
     }
 
     /// Debits without an earlier charge: a debit takes only the quota from its receipt. Piece by piece, because a cost above
@@ -208,6 +206,14 @@ impl Server {
         let rest = reader.u32().unwrap_or(0);
         (at + u64::from(rest > 0)).saturating_sub(self.now)
     }
+}
+
+/// The number of admitted requests in a reply, up to 127.
+fn admitted(reply: &Value) -> u8 {
+    let Value::BulkString(text) = reply else {
+        panic!("{reply:?}");
+    };
+    text.split(|byte| *byte == b' ').nth(2).unwrap()[0]
 }
 
 fn request(quota: &Quota, mode: Mode, costs: &[u64]) -> Request {

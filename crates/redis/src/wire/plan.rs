@@ -11,15 +11,6 @@ use crate::holder::Caller;
 /// The most keys of one call: their numbers are bytes.
 pub(crate) const MAX_KEYS: usize = 255;
 
-/// The start and end of a run that decides once about one enforced GCRA charge without any rest. The end is a denominator of 1,
-/// and twice 0. In between stand the drains of the cost and of a full budget, and the tag.
-const ONCE_BY_GCRA: &[u8] = &[1, 0, 1, 1, 0];
-const NO_RESTS: &[u8] = &[
-    0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-];
-const SHORT: usize = 17;
-const COSTS_NOTHING: &[u8] = &[0; 8];
-
 /// The words to send: KEYS and ARGV.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ScriptCall<'a> {
@@ -133,7 +124,6 @@ impl Plan {
             runs: Vec::with_capacity(1),
         };
         call.begin_run((1, &first.wording(calendars).shape));
-        call.shorten_if_alone();
         Some((plan, call))
     }
 
@@ -194,7 +184,6 @@ impl Plan {
         let timeless = |position: &usize| requests[*position].names.is_empty();
         plan.order.extend((0..requests.len()).filter(timeless));
         call.drop_obvious_numbers(groups.first().map(|group| &words[group.words]));
-        call.shorten_if_alone();
         (plan, call)
     }
 }
@@ -286,18 +275,6 @@ impl ScriptCall<'_> {
             {
                 run.truncate(head);
             }
-        }
-    }
-
-    /// A lone request of the usual kind takes fewer bytes: the script need not look for parts that are absent.
-    fn shorten_if_alone(&mut self) {
-        if let ([run], [_]) = (&mut self.runs[..], &self.keys[..])
-            && let Some(short) = run.strip_prefix(ONCE_BY_GCRA)
-            && let Some(short) = short.strip_suffix(NO_RESTS)
-            && short.len() == SHORT
-            && !short.starts_with(COSTS_NOTHING)
-        {
-            *run = short.to_vec();
         }
     }
 }

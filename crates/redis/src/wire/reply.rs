@@ -15,43 +15,29 @@ use crate::holder::Held;
 
 /// The time, the number of admitted requests, and the states as they were found.
 #[derive(Debug)]
-pub(crate) enum Reply {
-    /// All of these in one text.
-    Text(Vec<u8>),
-    /// The time. A lone request found its budget full, and was admitted.
-    Full(Timestamp),
-}
-
-/// September 2001, in microseconds: a smaller number is the answer to another command.
-const EARLIEST: u64 = 1_000_000_000_000_000;
+pub(crate) struct Reply(Vec<u8>);
 
 impl Reply {
     /// Reads a reply.
     pub(crate) fn parse(value: Value) -> Option<Self> {
         match value {
-            Value::BulkString(text) => Some(Self::Text(text)),
-            Value::Int(now) => {
-                let now = u64::try_from(now).ok().filter(|now| *now >= EARLIEST)?;
-                Some(Self::Full(Timestamp::from_micros(now)))
-            }
+            Value::BulkString(text) => Some(Self(text)),
             _ => None,
         }
     }
 
     /// The time, in the reply to a request for nothing.
     pub(crate) fn now(&self) -> Option<Timestamp> {
-        self.read(0).map(|reply| reply.now)
+        self.now_of(0)
+    }
+
+    /// The time, in the reply to requests for so many keys.
+    pub(super) fn now_of(&self, keys: usize) -> Option<Timestamp> {
+        self.read(keys).map(|reply| reply.now)
     }
 
     fn read(&self, keys: usize) -> Option<DecodedReply<'_>> {
-        match self {
-            Self::Text(text) => DecodedReply::of(text, keys),
-            Self::Full(now) => (keys == 1).then(|| DecodedReply {
-                now: *now,
-                admitted: 1,
-                states: vec![Slot::Found(None)],
-            }),
-        }
+        DecodedReply::of(&self.0, keys)
     }
 }
 
@@ -64,19 +50,8 @@ struct DecodedReply<'a> {
 impl<'a> DecodedReply<'a> {
     fn of(text: &'a [u8], keys: usize) -> Option<Self> {
         let mut packed = ReplyReader(text);
-        let (seconds, behind) = packed.decimal()?;
-        let us = packed.digits()?;
+        let (seconds, us) = (packed.decimal()?, packed.decimal()?);
         let now = Timestamp::from_micros(seconds.checked_mul(1_000_000)?.checked_add(us)?);
-        if behind != b' ' {
-            // A lone request and the state that it found: these are all that is left.
-            let state = packed.0;
-            return (keys == 1 && matches!(behind, b'+' | b'-')).then(|| Self {
-                now,
-                admitted: u64::from(behind == b'+'),
-                states: vec![Slot::Found((!state.is_empty()).then_some(state))],
-            });
-        }
-        packed.take(1)?;
         let admitted = packed.integer()?;
         if packed.list()? != keys {
             return None;
@@ -416,7 +391,7 @@ pub(super) fn barred(kind: FailureKind) -> BackendError {
     BackendError::new(kind, detail)
 }
 
-/// A time in decimals with a state behind it, or the part of MessagePack that whole numbers and a list of texts need.
+/// Decimals, and the part of MessagePack that whole numbers and a list of texts need.
 struct ReplyReader<'a>(&'a [u8]);
 
 impl<'a> ReplyReader<'a> {
@@ -426,18 +401,16 @@ impl<'a> ReplyReader<'a> {
         Some(taken)
     }
 
-    /// A decimal number and the byte behind it.
-    fn decimal(&mut self) -> Option<(u64, u8)> {
-        let number = self.digits()?;
-        let behind = self.take(1)?;
-        Some((number, *behind.first()?))
-    }
-
-    fn digits(&mut self) -> Option<u64> {
-        let is_digit = |byte: &u8| byte.is_ascii_digit();
-        let end = (self.0.iter().position(|byte| !is_digit(byte))).unwrap_or(self.0.len());
-        let digits = self.take(end)?;
-        std::str::from_utf8(digits).ok()?.parse().ok()
+    /// A decimal number with a space behind it.
+    fn decimal(&mut self) -> Option<u64> {
+        let end = self.0.iter().position(|byte| *byte == b' ')?;
+        let (digits, _space) = (self.take(end)?, self.take(1)?);
+        let is_number = digits.iter().all(u8::is_ascii_digit);
+        std::str::from_utf8(digits)
+            .ok()?
+            .parse()
+            .ok()
+            .filter(|_| is_number)
     }
 
     fn integer(&mut self) -> Option<u64> {

@@ -245,7 +245,7 @@ impl Request {
     }
 }
 
-/// Says whether these are a budget and its ban, for which the script has a path: see `lua/guarded.lua`.
+/// Says whether these are a budget and its ban, which a composed script decides.
 fn is_guarded(charges: &[OwnedCharge]) -> bool {
     let [budget, ban] = charges else {
         return false;

@@ -33,19 +33,24 @@ async fn a_call_reads_each_state_once_and_writes_it_once_however_many_ask_for_it
         });
         let lone = Budget::of(&format!("lone-{n}"), quota);
         let commands = ["evalsha", "get", "mget", "set", "setrange"];
-        let before = commands.map(|command| times(&server, command));
+        let counts = || commands.map(|command| times(&server, command));
+        let mut before = [0; 5];
 
-        // The first leaves at once if no call is under way; the others find one, and leave together.
-        let first = backend.decide(Call::of(&[lone.charge(1)]));
-        let others: Vec<_> = (budgets.iter().cycle().take(together - 1))
-            .map(|budget| backend.decide(Call::of(&[budget.charge(1)])))
-            .collect();
-        assert!(first.await.unwrap().is_admitted());
-        for other in others {
-            assert!(other.await.unwrap().is_admitted());
+        // At the second time the server has the scripts.
+        for _ in 0..2 {
+            before = counts();
+            // The first leaves at once if no call is under way; the others find one, and leave together.
+            let first = backend.decide(Call::of(&[lone.charge(1)]));
+            let others: Vec<_> = (budgets.iter().cycle().take(together - 1))
+                .map(|budget| backend.decide(Call::of(&[budget.charge(1)])))
+                .collect();
+            assert!(first.await.unwrap().is_admitted());
+            for other in others {
+                assert!(other.await.unwrap().is_admitted());
+            }
         }
 
-        let after = commands.map(|command| times(&server, command));
+        let after = counts();
         let [calls, gets, mgets, sets, setranges] = [0, 1, 2, 3, 4].map(|n| after[n] - before[n]);
         assert!((1..=2).contains(&calls), "{quota}: {calls}");
         assert_eq!(gets + mgets, calls, "{quota}");
@@ -79,6 +84,7 @@ async fn one_request_at_a_time_is_one_call_each() {
     let server = Standalone::start();
     let backend = over_one_connection(&server).await;
     let budget = Budget::of("alone", Quota::per_hour(1_000));
+    budget.take(&backend, 1).await.unwrap();
     let before = times(&server, "evalsha");
 
     for _ in 0..50 {

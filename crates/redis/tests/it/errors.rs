@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{Budget, PATIENT, Patience, recovered, refused};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
-use tollgate_core::{Backend, BackendError, Call, FailureKind, Quota};
+use tollgate_core::{Backend, BackendError, Call, Charge, FailureKind, Mode, Quota};
 use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
@@ -109,11 +109,18 @@ async fn a_right_that_is_taken_away_is_named_and_decisions_go_on_when_it_is_give
         allow_all_but(&server, "");
         recovered(&backend, &budget()).await;
     }
-    // A request of one budget needs none of these. Two budgets are read together, and an absent one is looked for; a reset deletes.
+    // A request of enforced budgets needs none of these. With one in shadow mode they are read together, and an absent one is looked for;
+    // a reset deletes.
     let (one, other) = (budget(), Budget::of("errors-too", Quota::per_hour(1_000)));
     let both = || async {
         let said = backend
-            .decide(Call::of(&[one.charge(1), other.charge(1)]))
+            .decide(Call::of(&[
+                one.charge(1),
+                Charge {
+                    mode: Mode::Shadow,
+                    ..other.charge(1)
+                },
+            ]))
             .await;
         said.map(|_decided| ())
     };

@@ -9,7 +9,7 @@ use tollgate_core::BackendError;
 use super::connection::{Connection, Ended, info, number, within};
 use super::error::failure;
 use super::hello::Kind;
-use super::script::Script;
+use super::script::{Composed, Script};
 use super::world::{WORLD, port};
 use crate::server::{self, Address};
 
@@ -26,6 +26,7 @@ pub(crate) struct Link {
     pub(crate) kind: Kind,
     pub(crate) client_name: Arc<str>,
     pub(crate) script: Arc<Script>,
+    pub(crate) composed: Arc<Composed>,
     pub(crate) deadline: Duration,
 }
 
@@ -36,6 +37,7 @@ impl Link {
             kind: Kind,
             client_name: "model".into(),
             script: Arc::default(),
+            composed: Arc::default(),
             deadline: Duration::from_millis(500),
         }
     }

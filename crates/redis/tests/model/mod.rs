@@ -150,8 +150,31 @@ pub(crate) mod known {
 }
 
 pub(crate) mod script {
+    use std::sync::Arc;
+
+    use super::wire::ScriptCall;
+
     #[derive(Debug, Default)]
     pub(crate) struct Script;
+
+    /// The model has one script.
+    #[derive(Debug, Default)]
+    pub(crate) struct Composed;
+
+    impl Composed {
+        pub(crate) fn script(&self, _: Shape) -> Option<Arc<Script>> {
+            None
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Shape;
+
+    impl Shape {
+        pub(crate) fn of(_: &ScriptCall<'_>) -> Option<Self> {
+            None
+        }
+    }
 
     impl Script {
         pub(crate) fn source(&self) -> &str {

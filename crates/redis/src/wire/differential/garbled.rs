@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redis::Value;
 use smallvec::smallvec;
 use tollgate_core::{Algorithm, BackendError, Call, Charge, FailureKind, Key, Mode, Quota, Scope};
 use tollgate_testkit::Standalone;
@@ -57,23 +56,15 @@ impl World {
         };
         let mut requests = vec![request(KEY)];
         requests.extend(with_another.then(|| request(b"another")));
-        self.call(&requests)
+        self.outcomes(&requests)
     }
 
-    pub(super) fn call(
+    pub(super) fn outcomes(
         &mut self,
         requests: &[Request],
     ) -> Result<Vec<(usize, Outcome)>, BackendError> {
         let (plan, call) = Plan::of(requests);
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.script).arg(call.keys.len());
-        for part in call.keys.iter().map(|key| &key[..]) {
-            command.arg(part);
-        }
-        for run in &call.runs {
-            command.arg(&run[..]);
-        }
-        let value: Value = command.query(&mut self.redis).unwrap();
+        let value = self.reply_to(&call).unwrap();
         let reply = Reply::parse(value).unwrap();
         replay(
             &reply,
@@ -260,7 +251,7 @@ fn what_is_no_string_is_left_as_it_is_by_calls_that_charge_several_keys() {
                         known: None,
                     }
                 });
-                let mut outcomes = world.call(&requests).unwrap();
+                let mut outcomes = world.outcomes(&requests).unwrap();
                 outcomes.sort_by_key(|(position, _)| *position);
 
                 // then the caller that named it gets the error, and the value is unchanged

@@ -1,5 +1,5 @@
-//! The paths for a budget and its ban decide like the general path: each call is made once alone and once with a probe beside it,
-//! which no special path takes. And they do take the usual calls.
+//! The composed scripts of a budget and its ban decide like the general one: each call is made once alone and once with a probe
+//! beside it, of which they do not know. And they do answer the usual calls.
 
 use std::time::Duration;
 
@@ -127,13 +127,7 @@ impl World {
         requests: &[Request],
     ) -> redis::RedisResult<Value> {
         let (_, call) = Plan::of(requests);
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(script).arg(call.keys.len());
-        let runs = call.runs.iter().map(|run| &run[..]);
-        for part in call.keys.iter().copied().chain(runs) {
-            command.arg(part);
-        }
-        command.query(&mut self.redis)
+        self.call(script, &call)
     }
 
     /// The outcomes of the first so many requests, as this process reads them, and their states afterwards.
@@ -144,9 +138,8 @@ impl World {
         first: usize,
     ) -> (Vec<String>, Vec<Said>) {
         self.prepare(states);
-        let script = self.script.clone();
-        let reply = self.reply_of(&script, requests).unwrap();
         let (plan, call) = Plan::of(requests);
+        let reply = self.reply_to(&call).unwrap();
         let reply = Reply::parse(reply).unwrap();
         let outcomes = replay(
             &reply,
@@ -472,13 +465,12 @@ fn a_time_that_is_none_makes_no_state_of_a_ban_to_any_path() {
 fn a_new_budget_beside_a_ban_is_as_short_as_one_without() {
     let server = Standalone::start();
     let mut world = World::new(&server, seed(), Calls::Bans);
-    let script = world.script.clone();
     for quota in &quotas()[..4] {
         for asked in [&[0][..], &[0, 1], &[0, 0]] {
             world.prepare(&[const { None }; 4]);
             let guarded = |by: &usize| Guarded::usual(*quota, bans()[0], *by);
             let requests: Vec<_> = asked.iter().map(|by| guarded(by).request()).collect();
-            world.reply_of(&script, &requests).unwrap();
+            world.reply_to(&Plan::of(&requests).1).unwrap();
             let mut length = redis::cmd("STRLEN");
             let length: usize = length.arg(KEYS[0]).query(&mut world.redis).unwrap();
             assert_eq!(length, 9, "{quota}, {asked:?}");
@@ -517,8 +509,7 @@ fn a_value_of_another_type_where_a_ban_would_be_stands_as_it_was_and_passes_nobo
                 let guarded = |caller: &usize| Guarded::usual(quota, bans()[0], *caller);
                 let requests: Vec<_> = callers.iter().map(|by| guarded(by).request()).collect();
 
-                let script = world.script.clone();
-                let reply = world.reply_of(&script, &requests).unwrap();
+                let reply = world.reply_to(&Plan::of(&requests).1).unwrap();
 
                 let Value::BulkString(text) = reply else {
                     panic!("{reply:?}");
@@ -544,7 +535,7 @@ pub(super) fn script_until(world: &mut World, words: &str) -> String {
 }
 
 /// The number of admitted requests of each call, of states of bans that neither strike nor extend.
-fn usually_admitted(world: &mut World, script: &str, quota: Quota, asked: &[usize], strikes: bool) {
+fn usually_admitted(world: &mut World, quota: Quota, asked: &[usize]) {
     let at = |time: u64| time as f64;
     let times = |since, ends| [at(since), at(ends), at(ends + 3_000)];
     let in_force = ban_state(1, times(NOW - 100, NOW + 400), &[]);
@@ -553,12 +544,11 @@ fn usually_admitted(world: &mut World, script: &str, quota: Quota, asked: &[usiz
     let guarded = |caller: &usize| Guarded::usual(quota, bans()[1], *caller);
     let requests: Vec<_> = asked.iter().map(|by| guarded(by).request()).collect();
     let bans = [(None, true), (Some(over), true), (Some(in_force), false)];
-    let struck = strikes.then_some((Some(struck), true));
-    for (ban, passes) in bans.into_iter().chain(struck) {
+    for (ban, passes) in bans.into_iter().chain([(Some(struck), true)]) {
         world.prepare(&[None, ban.clone(), None, ban.clone()]);
         // On missing budgets, and on those that this leaves. No more than two requests pass under the smallest quota.
         for round in 0..if asked.len() == 1 { 2 } else { 1 } {
-            let reply = world.reply_of(script, &requests);
+            let reply = world.reply_to(&Plan::of(&requests).1);
 
             let what = format!("{quota}, {asked:?} on {ban:?}, round {round}");
             let Ok(Value::BulkString(text)) = reply else {
@@ -571,31 +561,14 @@ fn usually_admitted(world: &mut World, script: &str, quota: Quota, asked: &[usiz
 }
 
 #[test]
-fn the_usual_calls_of_budgets_and_their_bans_do_not_take_the_general_path() {
+fn the_usual_calls_of_budgets_and_their_bans_are_not_left_to_the_general_script() {
     let server = Standalone::start();
     let mut world = World::new(&server, seed(), Calls::Bans);
-    let special = script_until(&mut world, "-- All other calls: every rule");
     for quota in quotas() {
         for asked in [&[0][..], &[0, 1], &[0, 0], &[0, 1, 1]] {
-            usually_admitted(&mut world, &special, quota, asked, true);
+            usually_admitted(&mut world, quota, asked);
         }
     }
-    usually_admitted(&mut world, &special, quotas()[3], &[0; 128], true);
-}
-
-/// One request, or many equal ones, for a budget without a rest.
-#[test]
-fn a_usual_call_of_one_caller_takes_the_path_without_tables() {
-    let server = Standalone::start();
-    let mut world = World::new(&server, seed(), Calls::Bans);
-    let alone = script_until(
-        &mut world,
-        "-- An acquire or a release of what is held: one key",
-    );
-    for quota in &quotas()[..4] {
-        for asked in [&[0][..], &[0, 0]] {
-            usually_admitted(&mut world, &alone, *quota, asked, false);
-        }
-    }
-    usually_admitted(&mut world, &alone, quotas()[3], &[0; 127], false);
+    usually_admitted(&mut world, quotas()[3], &[0; 127]);
+    assert_eq!(world.left, 0);
 }

@@ -129,6 +129,10 @@ fn lines_of_every_form_are_decided_as_core_decides() {
         let of = if random.below(2) == 0 { quota } else { of };
         let Some((..)) = of.reach() else { continue };
         let bytes = line(&mut random, &of);
+        let ends_us = match state::decode(&bytes, Unit::Gcra) {
+            Some(_) => stated_end_us(&bytes, Unit::Gcra),
+            None => 2 * NOW,
+        };
         redis::pipe()
             .cmd("SET")
             .arg("clock")
@@ -136,15 +140,15 @@ fn lines_of_every_form_are_decided_as_core_decides() {
             .cmd("SET")
             .arg(KEY)
             .arg(&bytes)
-            .arg("PX")
-            .arg(100_000)
+            .arg("PXAT")
+            .arg(ends_us / 1_000)
             .exec(&mut world.redis)
             .unwrap();
         let mut model = state::decode(&bytes, Unit::Gcra);
         for _ in 0..3 {
             let cost = 1 + random.below(quota.capacity() + 1);
             let (request, key) = request(&quota, cost);
-            let outcomes = world.call(slice::from_ref(&request)).unwrap();
+            let outcomes = world.outcomes(slice::from_ref(&request)).unwrap();
             let (_, outcome) = outcomes.into_iter().next().unwrap();
             let mut get = redis::cmd("GET");
             let found: Vec<u8> = get.arg(KEY).query(&mut world.redis).unwrap();

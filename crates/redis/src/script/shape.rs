@@ -1,0 +1,107 @@
+//! The shapes of calls.
+
+use crate::wire::ScriptCall;
+
+/// What the requests of a call have in common: the rules of their charges. Their quotas, costs and keys are arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    /// True for a call of one request.
+    pub(super) is_alone: bool,
+    rules: [Option<Rule>; MOST],
+}
+
+/// The most charges of a request that has a shape.
+const MOST: usize = 3;
+
+/// The verb of a run that decides, and the mode of a charge that is enforced.
+const DECIDE: u8 = 0;
+const ENFORCE: u8 = 0;
+
+/// A rule of which the steps can stand in a composed script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Rule {
+    Gcra,
+    FixedWindow,
+    SlidingWindow,
+    RollingWindow,
+    Ban,
+    IntervalRefill,
+    Calendar,
+}
+
+impl Rule {
+    /// The rule of this number in the words of a call, and the length of a charge there.
+    fn of(number: u8) -> Option<(Self, usize)> {
+        Some(match number {
+            1 => (Self::Gcra, 43),
+            2 => (Self::FixedWindow, 34),
+            3 => (Self::SlidingWindow, 26),
+            4 => (Self::RollingWindow, 34),
+            8 => (Self::Ban, 48),
+            9 => (Self::IntervalRefill, 42),
+            10 => (Self::Calendar, 74),
+            _ => return None,
+        })
+    }
+
+    /// The length of its usual states, of which the reply need not ask.
+    pub(super) const fn usual_length(self) -> usize {
+        match self {
+            Self::Gcra => 9,
+            Self::FixedWindow => 17,
+            Self::SlidingWindow | Self::IntervalRefill | Self::Calendar => 25,
+            Self::Ban => 26,
+            // Longer than the reply's short texts.
+            Self::RollingWindow => 0,
+        }
+    }
+
+    pub(super) fn source(self) -> &'static str {
+        match self {
+            Self::Gcra => include_str!("../../lua/gcra.lua"),
+            Self::FixedWindow => include_str!("../../lua/fixed_window.lua"),
+            Self::SlidingWindow => include_str!("../../lua/sliding_window.lua"),
+            Self::RollingWindow => include_str!("../../lua/rolling_window.lua"),
+            Self::Ban => include_str!("../../lua/ban.lua"),
+            Self::IntervalRefill => include_str!("../../lua/interval_refill.lua"),
+            Self::Calendar => include_str!("../../lua/calendar.lua"),
+        }
+    }
+}
+
+impl Shape {
+    /// The shape of a call; `None` if only the general script decides it.
+    pub(crate) fn of(call: &ScriptCall<'_>) -> Option<Self> {
+        let (first, others) = call.runs.split_first()?;
+        let rules = rules_of(first)?;
+        let are_alike = others.iter().all(|run| rules_of(run) == Some(rules));
+        let width = rules.iter().flatten().count();
+        let is_alone = others.is_empty() && first.first() == Some(&1) && call.keys.len() == width;
+        are_alike.then_some(Self { is_alone, rules })
+    }
+
+    pub(super) fn rules(&self) -> impl Iterator<Item = Rule> {
+        self.rules.into_iter().flatten()
+    }
+}
+
+/// The rules of a run's charges: budgets, and behind them at most one ban.
+fn rules_of(run: &[u8]) -> Option<[Option<Rule>; MOST]> {
+    let &[_times, DECIDE, width, ref charges @ ..] = run else {
+        return None;
+    };
+    let (width, mut charges) = (usize::from(width), charges);
+    let mut rules = [None; MOST];
+    for rule in rules.get_mut(..width)? {
+        let &[number, ENFORCE, ..] = charges else {
+            return None;
+        };
+        let (this, length) = Rule::of(number)?;
+        charges = charges.get(length..)?;
+        *rule = Some(this);
+    }
+    let bans = rules.iter().filter(|rule| **rule == Some(Rule::Ban));
+    let has_budget = rules[0].is_some_and(|rule| rule != Rule::Ban);
+    let is_ban_last = bans.count() == usize::from(rules[..width].last() == Some(&Some(Rule::Ban)));
+    (has_budget && is_ban_last).then_some(rules)
+}
