@@ -117,12 +117,12 @@ local function gcra(algorithm)
   end
 
   local function fresh(state)
-    state.at, state.rest, state.mark, state.tag, state.parts, state.last, state.credits = 0, 0, 0, 128, 0, 0, ''
+    state.at, state.rest, state.mark, state.tag, state.parts, state.last = 0, 0, 0, 128, 0, 0
   end
 
   local function read(state, text)
     local length, is_note = #text, true
-    state.rest, state.mark, state.parts, state.last, state.credits = 0, 0, 0, 0, ''
+    state.rest, state.mark, state.parts, state.last = 0, 0, 0, 0
     if length == 9 then
       state.tag, state.at = unpack('<Bd', text)
     elseif length > 15 then
@@ -131,7 +131,7 @@ local function gcra(algorithm)
         local credits = (length - 23) / 28
         is_note = credits >= 1 and credits % 1 == 0 and credits <= 32
         if is_note then
-          state.last, state.credits = unpack('<I7', text, 17), text:sub(24)
+          state.last = unpack('<I7', text, 17)
         end
       end
     else
@@ -149,7 +149,13 @@ local function gcra(algorithm)
       part('store').read(state, text)
     else
       read(state, text)
+      state.found = text
     end
+  end
+
+  -- The credits as text: the state as it was found has them behind its head.
+  local function credits_text(state)
+    return state.credits or state.found and state.found:sub(24) or ''
   end
 
   -- A composed script leaves a state that lies further ahead than any debt of its quota to the general one.
@@ -229,7 +235,7 @@ local function gcra(algorithm)
   end
 
   local function credits_of(state)
-    local credits = state.credits
+    local credits = credits_text(state)
     local count = #credits / CREDIT * NEXT
     credits = { unpack('<' .. ('I7'):rep(count), credits) }
     -- The offset of the next credit.
@@ -353,11 +359,12 @@ local function gcra(algorithm)
   end
 
   local function form(state)
-    if state.rest > 0 or state.parts > 0 or state.last > 0 then
+    -- The credits behind the head stay as they were found: each text of a kilobyte costs as much as a decision.
+    state.is_head = state.last > 0
+    if state.is_head then
+      state.text = pack('<BdI4I2BI7', state.tag, state.at, state.rest, state.mark, state.parts, state.last)
+    elseif state.rest > 0 or state.parts > 0 then
       state.text = pack('<BdI4I2B', state.tag, state.at, state.rest, state.mark, state.parts)
-      if state.last > 0 then
-        state.text = state.text .. pack('<I7', state.last) .. state.credits
-      end
     else
       state.text = pack('<Bd', state.tag, state.at)
     end
@@ -365,9 +372,10 @@ local function gcra(algorithm)
 
   local function form_any(state)
     if state.queue then
-      state.text = part('turns').packed(state) .. (state.last > 0 and pack('<I7', state.last) .. state.credits or '')
+      state.text = part('turns').packed(state) .. (state.last > 0 and pack('<I7', state.last) .. credits_text(state) or '')
     else
       form(state)
+      state.text = state.is_head and state.text .. credits_text(state) or state.text
     end
     if state.cold then
       state.text = part('store').head(state) .. state.text

@@ -14,8 +14,9 @@ else
     return ''
   end
 end
--- By number of key: the state that a request has left, its expiry, and that of the state as it was found.
-local texts, expires, expired, admitted = {}, {}, {}, 0
+-- By number of key: the state that a request has left, or the head of it with the rest as it was found; its expiry, and that of the
+-- state as it was found.
+local texts, heads, expires, expired, admitted = {}, {}, {}, {}, 0
 for r = 1, #ARGV do
   local run, pos = ARGV[r], 4
   local times = byte(run)
@@ -46,6 +47,9 @@ for r = 1, #ARGV do
     --@each
     if held$ == 0 then
       local text = texts[key$] or found[key$]
+      if heads[key$] then
+        text = text .. found[key$]:sub(#text + 1)
+      end
       held$, state.changed = key$, false
       if text then
         --@read
@@ -61,19 +65,18 @@ for r = 1, #ARGV do
       state.is_found = text
     end
     --@end
-    local open, is_banned
+    local open, is_banned, is_struck
     --@begin
     for _ = 1, times do
-      open, is_banned = true, false
+      open, is_banned, is_struck = true, false, false
       --@decide
       if open then
         admitted = admitted + 1
       end
-      --@unguarded
-      if not open then
+      if not open and not is_struck then
+        -- The next one meets the same states.
         break
       end
-      --@end
     end
   end
   --@each
@@ -82,10 +85,13 @@ for r = 1, #ARGV do
 end
 for i = 1, #KEYS do
   local text = texts[i]
-  if text and found[i] and expires[i] == expired[i] and #text == #found[i] then
+  if text and found[i] and expires[i] == expired[i] and (heads[i] or #text == #found[i]) then
     -- In place, which is cheaper, as the expiry stays.
     redis.call('SETRANGE', KEYS[i], '0', text)
   elseif text then
+    if heads[i] then
+      text = text .. found[i]:sub(#text + 1)
+    end
     redis.call('SET', KEYS[i], text, 'PXAT', ('%d'):format(expires[i] / 1000 + 1))
   end
 end

@@ -1,5 +1,5 @@
 -- The skeleton of a script for one request of a shape. Each charge has a key of its own, in their order.
-local run, pos, open, is_banned = ARGV[1], 4, true, false
+local run, pos, open, is_banned, is_struck = ARGV[1], 4, true, false, false
 --@each
 pos = pos + 2
 --@parse
@@ -29,11 +29,15 @@ state.is_found = text$
 if state.changed then
   --@form
   --@expiry
-  if text$ and state.expires == state.expired and #state.text == #text$ then
+  local text = state.text
+  if text$ and state.expires == state.expired and (state.is_head or #text == #text$) then
     -- In place, which is cheaper, as the expiry stays.
-    redis.call('SETRANGE', KEYS[$], '0', state.text)
+    redis.call('SETRANGE', KEYS[$], '0', text)
   else
-    redis.call('SET', KEYS[$], state.text, 'PXAT', ('%d'):format(state.expires / 1000 + 1))
+    if state.is_head then
+      text = text .. text$:sub(#text + 1)
+    end
+    redis.call('SET', KEYS[$], text, 'PXAT', ('%d'):format(state.expires / 1000 + 1))
   end
 end
 --@end

@@ -34,7 +34,7 @@ end
 if is_banned then
   --@knock
 elseif not open then
-  local is_struck, strikes = false, 1
+  local strikes = 1
   --@budgets
   is_struck = is_struck or not charge.passes and ban.guards % 2 ^ $ >= 2 ^ ($ - 1)
   --@end
@@ -47,5 +47,5 @@ end
 if state.changed then
   --@form
   --@expiry
-  texts[held$], expires[held$], state.changed = state.text, state.expires, false
+  texts[held$], heads[held$], expires[held$], state.changed = state.text, state.is_head, state.expires, false
 end

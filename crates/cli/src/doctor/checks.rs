@@ -18,7 +18,11 @@ pub(super) fn of(
     is_watched: bool,
     ends_a_stop: Option<&'static str>,
 ) -> Vec<Finding> {
-    let mut findings = vec![version(server), decides(server, ends_a_stop), rights(server)];
+    let mut findings = vec![
+        version(server),
+        decides(server, ends_a_stop),
+        rights(server),
+    ];
     if !has_answered(server) {
         // Nothing more is known of it.
         findings.retain(|finding| finding.grade == Grade::Wrong);

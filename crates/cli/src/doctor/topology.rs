@@ -62,7 +62,9 @@ pub(super) fn ends_a_stop(servers: &[ExaminedServer]) -> Option<&'static str> {
     };
     // Whatever the setting, the nodes that live refuse if they are not more than half of the masters.
     if answering.len() * 2 <= servers.len() {
-        return Some("on a replica of each lost master: CLUSTER FAILOVER TAKEOVER; or start masters until more than half live");
+        return Some(
+            "on a replica of each lost master: CLUSTER FAILOVER TAKEOVER; or start masters until more than half live",
+        );
     }
     let is_stopped = !silent.is_empty() && answering.iter().any(setting);
     is_stopped.then_some("bring the lost master or a replica of it back, or see coverage")

@@ -65,7 +65,8 @@ pub trait MethodRouterExt: Sized + private::Sealed {
     #[must_use]
     fn rate_limit(self, quotas: impl RouteQuotas) -> Self;
 
-    /// Charges requests under the policy of this name, even if the policy's own conditions do not cover them.
+    /// Charges requests under the policy of this name, even if the policy's own conditions do not cover them. Only its exempt
+    /// networks stay exempt.
     /// [`Policy::on_demand`](tollgate_limiter::Policy::on_demand) is for policies that are only charged by name.
     ///
     /// # Panics

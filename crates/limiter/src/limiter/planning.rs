@@ -125,7 +125,12 @@ fn find<'p>(
         }
         None => request,
     };
-    if !policy.covers(request) {
+    let is_covered = match site {
+        Site::Layer => policy.covers(request),
+        // A handler that names a policy is limited by it whatever that covers: the caller writes what conditions read.
+        Site::Handler => !policy.spares_network_of(request),
+    };
+    if !is_covered {
         return Ok(Finding::Nothing);
     }
     if policy.is_off() {

@@ -180,8 +180,8 @@ pub(super) fn canonical(path: &str, ignore_case: bool) -> String {
     canonical
 }
 
-/// The forms that a path has for others: without slashes at its ends (`NormalizePath` of tower-http), without doubled ones as well, and
-/// with slashes and dots as the names of files have them (`ServeDir`).
+/// The forms that a path has for others: without slashes at its ends (`NormalizePath` of tower-http), without doubled ones as well,
+/// with slashes and dots as the names of files have them (`ServeDir`), and without `..` (nginx behind a proxy of Rust).
 fn tidied(canonical: &str) -> Vec<String> {
     let trimmed = format!("/{}", canonical.trim_matches('/'));
     let without = |path: &str, gone: &[&str]| -> String {
@@ -196,13 +196,26 @@ fn tidied(canonical: &str) -> Vec<String> {
     let merged = without(canonical, &[""]);
     let named = without(canonical, &["", "."]);
     let decoded = without(&canonical.replace("%2F", "/"), &["", "."]);
+    let (led_up, decoded_up) = (led_up(&named), led_up(&decoded));
     let mut forms = Vec::new();
-    for form in [trimmed, merged, named, decoded] {
+    for form in [trimmed, merged, named, decoded, led_up, decoded_up] {
         if form != canonical && !forms.contains(&form) {
             forms.push(form);
         }
     }
     forms
+}
+
+/// The path to which `..` leads, for proxies behind the limiter.
+fn led_up(path: &str) -> String {
+    let mut kept = Vec::new();
+    for segment in path.split('/').skip(1) {
+        match segment {
+            ".." => drop(kept.pop()),
+            name => kept.push(name),
+        }
+    }
+    format!("/{}", kept.join("/"))
 }
 
 /// The form in which each empty segment but the last has a name, if there is one: `/orgs//` leads to `/orgs/{id}/` with an empty parameter.
@@ -237,6 +250,22 @@ mod tests {
         for (path, expected) in cases {
             let forms = PathForms::of(path, false);
             assert_eq!(forms.iter().last(), Some(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_leads_up_is_also_the_one_that_it_leads_to() {
+        for path in [
+            "/x/../login",
+            "/x/%2e%2e/login",
+            "/x/.%2e/login",
+            "/x%2f..%2flogin",
+            "/x/..//login",
+            "/x/y/../../login",
+            "/../login",
+        ] {
+            let forms = PathForms::of(path, false);
+            assert!(forms.iter().any(|form| form == "/login"), "{path}");
         }
     }
 

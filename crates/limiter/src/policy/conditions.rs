@@ -73,7 +73,8 @@ impl Policy {
     /// The path is the one that the caller sent, also within `nest` and before axum has routed the request. The policy covers
     /// every path that axum routes to the pattern, and other spellings of it: `%61` is `a`, doubled slashes count as one and a
     /// slash at the end as none. Upper and lower case differ, unless the limiter [ignores
-    /// case](crate::LimiterBuilder::ignore_path_case). `.` and `..` are names like any other.
+    /// case](crate::LimiterBuilder::ignore_path_case). A `.` counts as nothing. A path with `..` is covered as it is, and as the one that it leads to:
+    /// a proxy behind the limiter may send it there.
     ///
     /// # Panics
     ///
@@ -300,6 +301,12 @@ impl Policy {
         self.conditions
             .as_ref()
             .is_none_or(|conditions| conditions.hold(request))
+    }
+
+    /// True if the caller's network is exempt.
+    pub(crate) fn spares_network_of(&self, request: &RequestView<'_>) -> bool {
+        let conditions = self.conditions.as_ref();
+        conditions.is_some_and(|conditions| conditions.is_from_exempt_network(request))
     }
 
     /// The first condition that a request does not meet, the path aside.

@@ -5,8 +5,8 @@
 //! the fields of the tables are locals: `state.count` of the second charge is `s2_count`, and `charge.limit` is `c2_limit`.
 //!
 //! A skeleton says where they stand. `--@each`, `--@budgets` and `--@ban` repeat the lines down to `--@end` for these charges, of
-//! which `$` is the number. `--@single`, `--@several` and `--@unguarded` keep lines for shapes of one charge, of more, and without a
-//! ban. Any other `--@` is the name of a part of `shape.lua`, or of a step of the charge's rule. `ban.` is the charge of the ban.
+//! which `$` is the number. `--@single` and `--@several` keep lines for shapes of one charge and of more. Any other `--@` is the
+//! name of a part of `shape.lua`, or of a step of the charge's rule. `ban.` is the charge of the ban.
 
 use std::collections::BTreeSet;
 
@@ -118,7 +118,6 @@ fn block(name: &str, rules: &[Rule], number: Option<usize>) -> Option<Vec<Option
         "ban" => of(|rule| rule == Rule::Ban),
         "single" => once_if(rules.len() == 1),
         "several" => once_if(rules.len() > 1),
-        "unguarded" => once_if(!rules.contains(&Rule::Ban)),
         _ => return None,
     })
 }

@@ -296,6 +296,14 @@ async fn exempt_are_routes_methods_and_networks_that_change_at_run_time() {
     assert!(!covers(request("GET", "/assets/a%20b//c%2fd/")).await);
     assert!(!covers(request("DELETE", "/")).await);
     assert!(covers(request("GET", "/healthy")).await);
+    // A proxy behind the limiter may resolve them.
+    for path in [
+        "/assets/../login",
+        "/assets/..%2flogin",
+        "/assets/x/%2e%2e/../login",
+    ] {
+        assert!(covers(request("GET", path)).await, "{path}");
+    }
     assert!(!covers(from([192, 0, 2, 1])).await);
     assert!(covers(from([198, 51, 100, 1])).await);
 

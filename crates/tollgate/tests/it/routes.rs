@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use crate::common::header;
 use crate::common::served::Served;
 use axum::Router;
+use axum::http::Method;
 use axum::routing::{MethodRouter, any, get, post};
 use tollgate::{Concurrent, Limiter, MethodRouterExt, Policy, Quota, RateLimitLayer};
 
@@ -112,6 +113,26 @@ async fn routes_share_a_policy_of_the_limiter() {
     let server = Served::new(app).await;
     let statuses = server.statuses(["/a", "/b", "/a", "/b"]).await;
     assert_eq!(statuses, [200, 200, 429, 429]);
+}
+
+/// The caller chooses the method and writes the host.
+#[tokio::test]
+async fn pitfall_a_route_is_charged_by_name_whatever_the_policy_covers() {
+    let policies = [
+        Policy::new("search", Quota::per_hour(2)).host("api.example.com"),
+        Policy::new("search", Quota::per_hour(2)).method(Method::POST),
+        Policy::new("search", Quota::per_hour(2)).exempt_method(Method::GET),
+        Policy::new("search", Quota::per_hour(2)).when(|_| false),
+    ];
+    for policy in policies {
+        let limiter = Limiter::builder().policy(policy.on_demand()).build();
+        let app = Router::new()
+            .route("/", any(hello).rate_limit_by("search"))
+            .layer(RateLimitLayer::new(limiter.unwrap()));
+        let server = Served::new(app).await;
+        let statuses = server.statuses(["/", "PUT /", "/", "FOO /"]).await;
+        assert_eq!(statuses, [200, 200, 429, 429]);
+    }
 }
 
 #[tokio::test]

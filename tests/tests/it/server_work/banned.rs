@@ -127,12 +127,20 @@ async fn knocks_on_one_hot_key_cost_redis_the_calls_of_denials_and_one_state_mor
     let server = Standalone::start();
     let caller = Caller::at(&server, 1).await;
 
+    // The server has the scripts then.
+    caller.knock(&caller.denied(), 65).await;
+    caller.knock(&caller.banned(), 65).await;
+
     // One more than a call takes along.
     let denials = commands_of(&server, caller.knock(&caller.denied(), 65)).await;
     let bans = commands_of(&server, caller.knock(&caller.banned(), 65)).await;
 
     assert_eq!(denials, count(&[("evalsha", 2), ("get", 2), ("time", 2)]));
-    assert_eq!(bans, count(&[("evalsha", 2), ("get", 4), ("time", 2)]));
+    // Two by the first, which is alone, and two at once by the others.
+    assert_eq!(
+        bans,
+        count(&[("evalsha", 2), ("get", 2), ("mget", 1), ("time", 2)])
+    );
 }
 
 /// Knocks at an even pace, whether or not the server has answered those before. Returns the time that it took.
@@ -159,6 +167,9 @@ async fn ten_thousand_knocks_in_a_second_read_two_states_in_each_call_and_write_
     let server = Standalone::start();
     let caller = Caller::at(&server, 2).await;
     for (charges, states) in [(&caller.denied()[..], 1), (&caller.banned(), 2)] {
+        // The server has the scripts then, of one request and of several.
+        caller.knock(charges, 1).await;
+        caller.knock(charges, 65).await;
         let mut took = Duration::ZERO;
         let knocking = async { took = knock_for_a_second(&caller, charges).await };
         let before = caller.backend.stats();
@@ -169,8 +180,15 @@ async fn ten_thousand_knocks_in_a_second_read_two_states_in_each_call_and_write_
         let calls = stats.calls - before.calls;
         println!("{took:?}: {calls} calls");
         assert_eq!(stats.requests - before.requests, u64::from(KNOCKS));
-        let expected = [("evalsha", calls), ("get", calls * states), ("time", calls)];
-        assert_eq!(commands, count(&expected));
+        let of = |command: &str| commands.get(command).copied().unwrap_or(0);
+        assert_eq!([of("evalsha"), of("time")], [calls; 2]);
+        // A call of several requests reads both states at once.
+        let read = of("get") + of("mget") * if states > 1 { states } else { 1 };
+        assert_eq!(read, calls * states);
+        let others = commands
+            .keys()
+            .filter(|it| !["evalsha", "time", "get", "mget"].contains(&&it[..]));
+        assert_eq!(others.count(), 0, "{commands:?}");
     }
 }
 
@@ -187,6 +205,8 @@ async fn instructions_of_each(
 
     let calls = knocks / ROUNDS / together;
     let mut least = u64::MAX;
+    // The server has the script then.
+    caller.knock(charges, together).await;
     for _ in 0..ROUNDS {
         let (_so_far, before) = (server.instructions(), caller.backend.stats());
         for _ in 0..calls {
@@ -204,16 +224,16 @@ async fn instructions_of_each(
 /// A server under valgrind keeps no pace, so the number that shares a call is given. Of 10,000 knocks a second it is one if a call
 /// takes 0.1 ms, ten if it takes a millisecond, and 64 if it takes 6.4 ms or longer.
 #[tokio::test]
-async fn a_knock_that_shares_its_call_costs_redis_no_more_than_a_denial_and_a_lone_one_half_more() {
+async fn a_knock_costs_redis_at_most_half_more_than_a_denial() {
     let server = Standalone::start_counted();
     let caller = Caller::at(&server, 1).await;
-    for (together, knocks, most) in [
-        // About 50,000 to 32,800.
-        (1, KNOCKS / 5, 1.55),
-        (2, KNOCKS / 5, 1.0),
-        (10, KNOCKS, 1.0),
+    for (together, knocks) in [
+        // About 55,800 to 38,100.
+        (1, KNOCKS / 5),
+        (2, KNOCKS / 5),
+        (10, KNOCKS),
         // This many calls hide a ring of the timer.
-        (64, 5 * KNOCKS, 1.0),
+        (64, 5 * KNOCKS),
     ] {
         let (plain, banned) = (caller.denied(), caller.banned());
 
@@ -222,7 +242,7 @@ async fn a_knock_that_shares_its_call_costs_redis_no_more_than_a_denial_and_a_lo
 
         println!("{together} in a call: a denial takes {denial} instructions, a knock {knock}");
         let ratio = knock as f64 / denial as f64;
-        assert!(ratio <= most, "{together} in a call: {ratio}");
+        assert!(ratio <= 1.5, "{together} in a call: {ratio}");
     }
 }
 

@@ -94,7 +94,7 @@ fn the_judge_catches_preflights_that_reach_a_handler_for_free() {
 }
 
 #[test]
-fn the_judge_catches_preflights_that_reach_an_annotated_handler_for_free() {
+fn the_judge_catches_preflights_that_another_caller_pays_for_at_an_annotated_handler() {
     let rule = Rule {
         on_demand: true,
         ..Rule::every(NAMED)
@@ -107,7 +107,7 @@ fn the_judge_catches_preflights_that_reach_an_annotated_handler_for_free() {
     let seen = seen(&rule, Weakness::LooksLikeAPreflight);
 
     assert_seen(&seen, |kind, place| {
-        *kind == Kind::Uncharged(Who::Peer, Look::Preflight) && place.own == Some(NAMED)
+        *kind == Kind::TwoBudgets(Who::Peer) && place.own == Some(NAMED)
     });
 }
 
