@@ -5,10 +5,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::HOST;
+use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderValue, Request};
 use tollgate::config::KeyConfig;
-use tollgate::key::{Host, KeyExtractor, Method};
+use tollgate::key::{BasicUser, Host, KeyExtractor, Method};
 use tollgate::{Key, KeyKind, Limiter, Policy, RequestView};
 
 /// The way in which the values of a rule are read.
@@ -21,13 +21,19 @@ pub(crate) enum Reading {
 }
 
 /// A part of a policy's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// One for all callers, whatever the value is.
     Global,
     Address,
     Host,
     Method,
+    /// A token, or the whole line of `Authorization`, as Envoy's `request_headers` states it.
+    BearerToken,
+    /// A user, or the whole line likewise.
+    BasicUser,
+    /// The value of this cookie, or the whole line of `Cookie`.
+    Cookie(String),
     Text,
 }
 
@@ -113,7 +119,7 @@ impl Reading {
             let canonical = canonical(limiter, policy, &stated, place, parts.len());
             match canonical {
                 None => Err(Lacks::Readable),
-                Some(key) if *part == Part::Text && is_empty(&key) => Err(Lacks::Value),
+                Some(key) if is_empty(&key) => Err(Lacks::Value),
                 Some(canonical) => Ok(Identity { stated, canonical }),
             }
         });
@@ -164,11 +170,14 @@ impl Part {
             KeyConfig::ByClientIp => Self::Address,
             KeyConfig::ByHost => Self::Host,
             KeyConfig::ByMethod => Self::Method,
+            KeyConfig::ByBearerToken => Self::BearerToken,
+            KeyConfig::ByBasicUser => Self::BasicUser,
+            KeyConfig::ByCookie(name) => Self::Cookie(name.clone()),
             _ => Self::Text,
         }
     }
 
-    fn read(self, value: &[u8], limiter: &Limiter) -> Result<Key, Lacks> {
+    fn read(&self, value: &[u8], limiter: &Limiter) -> Result<Key, Lacks> {
         let is_blank = value.trim_ascii().is_empty();
         match self {
             Self::Global => Ok(Key::global()),
@@ -180,8 +189,49 @@ impl Part {
                 Ok(limiter.client_key(address))
             }
             Self::Host => host(value).ok_or(Lacks::Readable),
+            Self::BearerToken => match behind_scheme(value, b"bearer") {
+                Some(token) if token.is_empty() => Err(Lacks::Value),
+                Some(token) => Ok(Key::bytes(token)),
+                None => Ok(Key::bytes(value)),
+            },
+            Self::BasicUser => match behind_scheme(value, b"basic") {
+                Some(_) => basic_user(value).ok_or(Lacks::Readable),
+                None => Ok(Key::bytes(value)),
+            },
+            Self::Cookie(name) => cookie(value, name),
             Self::Text => Ok(Key::bytes(value)),
         }
+    }
+}
+
+/// What stands behind this scheme in a line of `Authorization`.
+fn behind_scheme<'v>(value: &'v [u8], scheme: &[u8]) -> Option<&'v [u8]> {
+    let value = value.trim_ascii();
+    let (said, behind) = value.split_at_checked(scheme.len())?;
+    let is_line =
+        said.eq_ignore_ascii_case(scheme) && behind.first().is_none_or(u8::is_ascii_whitespace);
+    is_line.then(|| behind.trim_ascii())
+}
+
+fn basic_user(line: &[u8]) -> Option<Key> {
+    let mut request = Request::new(());
+    let line = HeaderValue::from_bytes(line).ok()?;
+    request.headers_mut().insert(AUTHORIZATION, line);
+    BasicUser.extract(&RequestView::of(&request)).ok()
+}
+
+/// The value of a cookie in a whole line. A value without the name is the cookie's own.
+fn cookie(value: &[u8], name: &str) -> Result<Key, Lacks> {
+    let pairs = value.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let mut values =
+        pairs.filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    match (values.next(), values.next()) {
+        (None, _) if value.contains(&b';') => Err(Lacks::Value),
+        (None, _) => Ok(Key::bytes(value)),
+        (Some(b""), None) => Err(Lacks::Value),
+        (Some(only), None) => Ok(Key::bytes(only)),
+        // A service may read either.
+        (Some(_), Some(_)) => Err(Lacks::Readable),
     }
 }
 

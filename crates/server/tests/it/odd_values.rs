@@ -205,3 +205,35 @@ async fn values_that_meet_in_a_budget_under_different_stated_limits_refuse_the_r
     );
     assert!(!passes(&asker.ask([of("x", 5), of("x", 9)]).await));
 }
+
+/// Envoy states a whole line where `request_headers` names `authorization` or `cookie`.
+#[tokio::test]
+async fn a_credential_is_one_identity_in_a_line_of_its_header_and_alone() {
+    for (key, spellings) in [
+        (
+            "'bearer-token'",
+            [
+                "leaked",
+                "Bearer leaked",
+                "bEARER  leaked ",
+                " bearer leaked",
+            ],
+        ),
+        // bob:1, bob:2 and bob:3
+        (
+            "'basic-user'",
+            ["bob", "Basic Ym9iOjE=", "basic Ym9iOjI=", "BASIC Ym9iOjM="],
+        ),
+        (
+            "{ cookie = 's' }",
+            ["leaked", "s=leaked", "a=1; s=leaked", "s=leaked;b=2"],
+        ),
+    ] {
+        let mut asker = Asker::of(&rules(&format!("key = {key}"), &["c"])).await;
+        let mut passed = 0;
+        for value in spellings {
+            passed += usize::from(passes(&asker.ask([descriptor(&[("c", value)])]).await));
+        }
+        assert_eq!(passed, 2, "{key}");
+    }
+}
