@@ -37,7 +37,10 @@ pub(super) fn of(
     findings.extend(clock(server));
     findings.push(script(server));
     findings.extend(latency(server));
-    findings.push(memory(server));
+    // A cluster that is stopped answers no question about keys.
+    if ends_a_stop.is_none() || server.states.is_some() {
+        findings.push(memory(server));
+    }
     findings
 }
 

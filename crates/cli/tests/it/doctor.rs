@@ -537,6 +537,18 @@ fn a_cluster_is_examined_as_a_whole_and_node_by_node() {
         .iter()
         .filter(|it| it.subject == "decisions" && it.was.contains("nothing listens there"));
     assert_eq!(away.count(), 1, "{found:#?}");
+
+    // If half of the masters are lost, the others stop whatever is set.
+    cluster.node_mut(1).unwrap().kill();
+    let down = |found: &[Found]| {
+        let mut stopped = found
+            .iter()
+            .filter(|it| it.was == "it refuses (CLUSTERDOWN)");
+        stopped.any(|it| it.change.as_ref().is_some_and(|it| it.contains("TAKEOVER")))
+    };
+    let (_, found) = findings(&redis);
+    assert!(down(&found), "{found:#?}");
+    assert!(!found.iter().any(|it| it.grade == "unseen"), "{found:#?}");
 }
 
 #[test]
