@@ -190,7 +190,7 @@ impl Part {
             }
             Self::Host => host(value).ok_or(Lacks::Readable),
             Self::BearerToken => match behind_scheme(value, b"bearer") {
-                Some(token) if token.is_empty() => Err(Lacks::Value),
+                Some([]) => Err(Lacks::Value),
                 Some(token) => Ok(Key::bytes(token)),
                 None => Ok(Key::bytes(value)),
             },
