@@ -193,7 +193,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
 }
 
-/// Says whether a word is the name of a local that stands for a field.
+/// Says whether a word names the local of a field.
 fn is_field(word: &str) -> bool {
     matches!(word.as_bytes(), [b's' | b'c', b'0'..=b'9', b'_', ..])
 }

@@ -32,7 +32,7 @@ impl Weakness {
     /// The policy with the weakness. What it stands for is taken out of what the policy covers.
     pub(crate) fn weaken(self, policy: Policy, covered: &mut Rule) -> Policy {
         match self {
-            // A handler's limit hears no condition: there it takes each for another caller.
+            // A handler's limit ignores conditions: there each such request is another caller's.
             Self::LooksLikeAPreflight => policy
                 .key(key::from_fn(|request: &RequestView<'_>| {
                     static CALLERS: AtomicU64 = AtomicU64::new(0);
