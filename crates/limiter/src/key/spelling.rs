@@ -65,7 +65,12 @@ impl Spelling {
             Self::User => text
                 .contains(':')
                 .then(|| format!("its key is a user, and the name {text:?} has a colon")),
-            Self::Typed | Self::InPath { .. } | Self::Field | Self::Cookie | Self::Name => None,
+            Self::Field => text
+                .trim()
+                .contains(|c: char| c.is_ascii_control() && c != '\t')
+                .then(|| format!("its key is a header, and {text:?} has a control character, which no header has")),
+            Self::Typed | Self::InPath { .. } | Self::Cookie | Self::Name => None,
+            // A route that the policy's own paths do not meet is accepted: a layer may rewrite a path before axum's router reads it.
             Self::Route => (Pattern::parse(&text).err())
                 .map(|why| format!("its key is a route, and {text:?} {why}")),
             Self::Host => one_host(&text)

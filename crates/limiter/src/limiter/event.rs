@@ -206,7 +206,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The transport of a request. The method does not count, nor does the case: see [`Dialect::of`].
+    /// The transport of a request, by [`Dialect::of`].
     #[cold]
     pub(super) fn of(request: &RequestView<'_>) -> Self {
         match Dialect::of(request) {

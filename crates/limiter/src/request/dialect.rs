@@ -1,5 +1,6 @@
 //! The variants of gRPC, by which a call is told from other requests.
 
+use http::Method;
 use http::header::CONTENT_TYPE;
 
 use crate::RequestView;
@@ -16,10 +17,9 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// `None` if the content type is not gRPC's, or the path is not that of a call: an HTTP page must not be answered by a 200 because a
-    /// caller claims to speak gRPC. The method does not count, nor does the case: a gRPC server runs a call by any of them, and a plain
-    /// 429 would tell its caller nothing. tonic also runs calls of other content types. Their callers are not gRPC clients and are
-    /// answered in HTTP.
+    /// `None` if the content type is not gRPC's, the method is not `POST`, or the path is not that of a call: an HTTP page must not be
+    /// answered by a 200 because a caller claims to speak gRPC. tonic also runs calls of other methods and content types. Their callers
+    /// are not gRPC clients and are answered in HTTP. The case of a content type does not count.
     #[inline]
     pub fn of(request: &RequestView<'_>) -> Option<Self> {
         let content_type = request.headers().get(CONTENT_TYPE)?.as_bytes();
@@ -33,7 +33,8 @@ impl Dialect {
             },
         };
         let is_grpc = matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..]);
-        (is_grpc && may_be_call(request)).then_some(dialect)
+        let is_call = is_grpc && request.method() == Method::POST && may_be_call(request);
+        is_call.then_some(dialect)
     }
 }
 
@@ -59,7 +60,7 @@ fn behind<'t>(text: &'t [u8], beginning: &[u8]) -> Option<&'t [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use http::{Method, Request};
+    use http::Request;
 
     use super::*;
 
@@ -88,13 +89,11 @@ mod tests {
                 .header(CONTENT_TYPE, content_type)
                 .body(())
                 .unwrap();
-            for method in [Method::POST, Method::PUT, Method::OPTIONS, Method::GET] {
+            let dialect = Dialect::of(&RequestView::of(&request));
+            assert_eq!(dialect, expected, "{content_type}");
+            for method in [Method::PUT, Method::OPTIONS, Method::GET, Method::HEAD] {
                 *request.method_mut() = method;
-                assert_eq!(
-                    Dialect::of(&RequestView::of(&request)),
-                    expected,
-                    "{content_type}"
-                );
+                assert_eq!(Dialect::of(&RequestView::of(&request)), None);
             }
         }
         let silent = Request::post("/shop.v1.Orders/Place").body(()).unwrap();

@@ -262,7 +262,7 @@ fn an_entry_that_no_request_has_is_refused() {
     for (policy, entries) in [
         (methods, &["HEAD", "get", "PURGE"][..]),
         (hosts, &["user@api.example", "a b", "[::1", ""]),
-        (headers, &["", " "]),
+        (headers, &["", " ", "a\nb", "a\u{7f}"]),
         (routes, &["/u/:id", "u", "/u/{"]),
         (users, &["alice:pw", ""]),
     ] {

@@ -74,7 +74,7 @@ async fn a_denial_says_why_and_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_call_is_refused_in_grpc_whatever_its_verb_is() {
+async fn a_call_is_refused_in_grpc_and_other_methods_in_http() {
     for names in [&["one"][..], &["one", "two"]] {
         // given limits that are spent
         let mut limiter = Limiter::builder();
@@ -86,7 +86,7 @@ async fn a_call_is_refused_in_grpc_whatever_its_verb_is() {
         let served = Served::behind(layer).await;
         served.place().await.unwrap();
 
-        // when calls come by verbs that tonic runs all the same
+        // when calls come, also by methods that no gRPC client uses and tonic runs all the same
         for method in ["POST", "PUT", "GET", "OPTIONS", "LABEL"] {
             let mut client = Client::builder(TokioExecutor::new());
             let client = client.http2_only(true).build_http::<Full<Bytes>>();
@@ -97,15 +97,14 @@ async fn a_call_is_refused_in_grpc_whatever_its_verb_is() {
                 .body(Full::new(Bytes::from_static(&[0; 5])));
             let answer = client.request(call.unwrap()).await.unwrap();
 
-            // then their callers are told in gRPC
-            let told = ["grpc-status", "content-type", "ratelimit"];
+            // then clients of gRPC are told in gRPC, and others in HTTP
+            let told = ["grpc-status", "content-type"];
             let told = told.map(|name| answer.headers().get(name).map(HeaderValue::as_bytes));
-            let expected = [Some(&b"8"[..]), Some(b"application/grpc"), None];
-            assert_eq!(
-                (answer.status().as_u16(), told),
-                (200, expected),
-                "{method}"
-            );
+            let expected = match method {
+                "POST" => (200, [Some(&b"8"[..]), Some(b"application/grpc")]),
+                _ => (429, [None, Some(&b"application/problem+json"[..])]),
+            };
+            assert_eq!((answer.status().as_u16(), told), expected, "{method}");
         }
         assert_eq!(served.shop.calls(), 1);
     }

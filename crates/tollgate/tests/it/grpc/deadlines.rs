@@ -241,7 +241,7 @@ async fn an_answer_after_the_deadline_is_stored_by_no_cache() {
     let policy = Policy::new("pages", Quota::per_hour(1)).key(Global);
     let limiter = Limiter::builder().policy(policy).backend(backend);
     let pages = RateLimitLayer::new(limiter.build().unwrap()).layer(Strict::default());
-    let request = http::Request::get("/shop.v1.Pages/Get")
+    let request = http::Request::post("/shop.v1.Pages/Get")
         .header("content-type", "application/grpc")
         .header("grpc-timeout", "1n");
 
@@ -250,4 +250,26 @@ async fn an_answer_after_the_deadline_is_stored_by_no_cache() {
 
     assert_eq!(answer.headers()["grpc-status"], "4");
     assert_eq!(answer.headers()["cache-control"], "no-store");
+}
+
+/// It would be an empty page with status 200, which is an error to gRPC clients alone.
+#[tokio::test]
+async fn a_page_is_refused_in_http_whatever_content_type_its_caller_claims() {
+    let limiter = Limiter::builder().policy(Policy::new("pages", Quota::per_hour(1)).key(Global));
+    let pages = RateLimitLayer::new(limiter.build().unwrap()).layer(Strict::default());
+    let get = || {
+        let request = http::Request::get("/users/7")
+            .header("content-type", "application/grpc")
+            .header("grpc-timeout", "1n");
+        pages
+            .clone()
+            .oneshot(request.body(Body::default()).unwrap())
+    };
+
+    assert_eq!(get().await.unwrap().status(), 200);
+    let refused = get().await.unwrap();
+
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers().get("grpc-status"), None);
+    assert!(refused.headers().contains_key("retry-after"));
 }
