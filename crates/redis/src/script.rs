@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
-pub(crate) use self::shape::Shape;
+pub(crate) use self::shape::{MOST, Shape, is_composed};
 use crate::sync::Mutex;
 
 /// The files of this crate's own script. Their order matters: a file uses the names of those before it.

@@ -1,9 +1,10 @@
-//! One call of the script, from the batch to the answers.
+//! The calls of a batch, from their requests to the answers.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::{Cmd, ErrorKind, RedisError, Value};
 use smallvec::SmallVec;
 use tollgate_core::{BackendError, Decision, FailureKind};
@@ -32,14 +33,45 @@ const MOST_LOADS: u32 = 8;
 pub(super) async fn run(
     dispatch: &Arc<Dispatch>,
     place: Place,
-    mut connection: Connection,
+    connection: Connection,
     mut jobs: Vec<Job>,
 ) -> bool {
     // The task that drives this may have come late, or not at all.
     dispatch.drop_unwanted(&mut jobs);
-    if jobs.is_empty() {
-        return true;
+    let mut calls = by_shape(jobs);
+    match calls.len() {
+        0 => true,
+        1 => call(dispatch, place, connection, calls.swap_remove(0)).await,
+        _ => {
+            // Sent in this order, in one go, and run in it.
+            let calls = calls.into_iter();
+            let calls = calls.map(|jobs| call(dispatch, place, connection.clone(), jobs));
+            join_all(calls).await.into_iter().all(|is_free| is_free)
+        }
     }
+}
+
+/// The jobs of each call. Ahead are those that any script may carry: a credit counts before the decisions beside it, and its time is
+/// an earlier one, so that no charge is confused with those that the credit moves.
+fn by_shape(jobs: Vec<Job>) -> SmallVec<[Vec<Job>; 1]> {
+    let mut calls: SmallVec<[(_, Vec<Job>); 1]> = SmallVec::new();
+    for job in jobs {
+        let shape = job.request.shape();
+        match calls.iter_mut().find(|(of, _)| *of == shape) {
+            Some((_, jobs)) => jobs.push(job),
+            None => calls.push((shape, vec![job])),
+        }
+    }
+    calls.sort_by_key(|(shape, _)| shape.is_some());
+    calls.into_iter().map(|(_, jobs)| jobs).collect()
+}
+
+async fn call(
+    dispatch: &Arc<Dispatch>,
+    place: Place,
+    mut connection: Connection,
+    mut jobs: Vec<Job>,
+) -> bool {
     let departure = dispatch.holder.departs(&mut jobs);
     if jobs.is_empty() {
         return true;

@@ -11,7 +11,7 @@ pub(crate) struct Shape {
 }
 
 /// The most charges of a request that has a shape.
-const MOST: usize = 3;
+pub(crate) const MOST: usize = 3;
 
 /// The verb of a run that decides, and the mode of a charge that is enforced.
 const DECIDE: u8 = 0;
@@ -67,6 +67,11 @@ impl Rule {
             Self::Calendar => include_str!("../../lua/calendar.lua"),
         }
     }
+}
+
+/// Says whether the rule of this number can stand in a composed script.
+pub(crate) fn is_composed(number: u8) -> bool {
+    Rule::of(number).is_some()
 }
 
 impl Shape {

@@ -12,6 +12,7 @@ use super::numbers::{Words, put};
 use crate::holder::{Caller, PendingRelease, Report};
 use crate::known::KnownPart;
 use crate::name::{Name, Names};
+use crate::script;
 
 /// A charge that outlives the caller's borrow.
 #[derive(Clone, Debug)]
@@ -173,6 +174,21 @@ impl Request {
             owed: None,
             known: None,
         }
+    }
+
+    /// The numbers of its charges' rules, if a composed script may decide it: it shares calls with requests of the same.
+    pub(crate) fn shape(&self) -> Option<SmallVec<[u8; 4]>> {
+        let Work::Decide(charges, None) = &self.work else {
+            return None;
+        };
+        let is_usual = |charge: &OwnedCharge| {
+            let has_rule = script::is_composed(charge.scope.unit().number());
+            has_rule && charge.mode == Mode::Enforce && is_plain(&charge.quota)
+        };
+        let is_short = (1..=script::MOST).contains(&charges.len());
+        let may_have_one = is_short && charges.iter().all(is_usual);
+        let number = |charge: &OwnedCharge| charge.scope.unit().number();
+        may_have_one.then(|| charges.iter().map(number).collect())
     }
 
     /// The least amount that it is worth, if it asks for as much as there is.

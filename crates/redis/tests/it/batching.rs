@@ -79,6 +79,47 @@ async fn who_comes_first_is_served_first() {
     }
 }
 
+/// A bucket, two kinds of windows and both with one another are four shapes, and a refund needs no answer of theirs.
+#[tokio::test]
+async fn a_batch_leaves_as_one_call_for_each_shape_with_its_refunds_ahead() {
+    let server = Standalone::start();
+    let backend = over_one_connection(&server).await;
+    let [bucket, fixed, sliding, ..] = every_algorithm(4, HOUR);
+    let budgets = [("bucket", bucket), ("fixed", fixed), ("sliding", sliding)];
+    let [bucket, fixed, sliding] = budgets.map(|(name, quota)| Budget::of(name, quota));
+    let lone = Budget::of("lone", Quota::per_hour(1_000));
+    let spent = [bucket.charge(4)];
+    let spent = backend.decide(Call::of(&spent)).await.unwrap();
+    let receipt = spent.receipts(&[bucket.charge(4)]).next().unwrap();
+
+    // The first leaves at once; the others find it under way, and leave together.
+    let mut before = 0;
+    for is_warm in [false, true] {
+        before = times(&server, "evalsha");
+        let first = backend.decide(Call::of(&[lone.charge(1)]));
+        let shapes: [&[_]; 4] = [
+            &[bucket.charge(1)],
+            &[fixed.charge(1)],
+            &[sliding.charge(1)],
+            &[fixed.charge(1), sliding.charge(1)],
+        ];
+        let others = shapes.map(|charges| backend.decide(Call::of(charges)));
+        if is_warm {
+            backend.refund(receipt.copy(), 4);
+        }
+        assert!(first.await.unwrap().is_admitted());
+        // The bucket has units only if the refund is ahead, though it came last.
+        let mut admitted = Vec::new();
+        for other in others {
+            admitted.push(other.await.unwrap().is_admitted());
+        }
+        assert_eq!(admitted, [is_warm, true, true, true]);
+    }
+
+    let calls = times(&server, "evalsha") - before;
+    assert!((5..=6).contains(&calls), "{calls}");
+}
+
 #[tokio::test]
 async fn one_request_at_a_time_is_one_call_each() {
     let server = Standalone::start();

@@ -9,6 +9,7 @@ use redis::{Arg, Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
 use tollgate_core::{BackendError, FailureKind};
 
 use super::clock::{Instant, timeout_at};
+use super::wire::DECIDE;
 use super::world::{WORLD, port};
 use crate::server;
 
@@ -42,7 +43,8 @@ pub(crate) use Connection as Commands;
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     server: usize,
-    is_busy: Arc<AtomicBool>,
+    /// With decisions, and with anything else.
+    is_busy: Arc<[AtomicBool; 2]>,
 }
 
 impl Connection {
@@ -85,9 +87,10 @@ pub(crate) async fn send(connection: &mut Connection, command: &Cmd) -> Result<V
         .collect();
     match words[..] {
         [b"EVALSHA", .., verbs] => {
-            let is_busy = connection.is_busy.swap(true, Ordering::SeqCst);
-            assert!(!is_busy, "a connection carries one call at a time");
-            let _busy = Busy(&connection.is_busy);
+            let is_busy = &connection.is_busy[usize::from(verbs.contains(&DECIDE))];
+            let was_busy = is_busy.swap(true, Ordering::SeqCst);
+            assert!(!was_busy, "a connection carries one batch at a time");
+            let _busy = Busy(is_busy);
             WORLD.run(connection.server, verbs).await
         }
         [b"CLUSTER", ..] => WORLD.slots(connection.server).await,

@@ -110,6 +110,11 @@ impl Request {
         1
     }
 
+    /// Decisions leave in another call than the rest of their batch.
+    pub(crate) fn shape(&self) -> Option<u8> {
+        (self.verb() == DECIDE).then_some(DECIDE)
+    }
+
     fn verb(&self) -> u8 {
         match &self.work {
             Work::Decide(charges) if charges.is_empty() => NOTHING,

@@ -98,7 +98,7 @@ async fn successes_cost_nothing_on_a_busy_key() {
         let limiter = limiter(policy, backend.connect().await.unwrap());
 
         assert_eq!(refused(&limiter, 156).await, 0, "{quota}");
-        // A bucket that remembers only the latest refunds exactly may keep a unit for each request in flight, until it drains.
+        // A bucket knows only the latest refunds one by one, and may keep a unit for each request in flight until it drains.
         let kept = match quota.algorithm() {
             Algorithm::Gcra => IN_FLIGHT,
             _ => 0,

@@ -4,8 +4,8 @@ use std::cmp;
 
 use super::{CreditMark, Point};
 
-/// The number of credits that one key tells apart: the last few dozen exactly, and some hundreds before them roughly. Merged
-/// credits err on the strict side.
+/// The number of credits that one key tells apart: the last dozen one by one, and hundreds before them in groups. Merged credits err on
+/// the strict side.
 const TOLD_APART: usize = 32;
 
 /// Longer than the debt of any budget takes to drain, and a number that Lua still counts exactly.
