@@ -2,70 +2,63 @@
 -- many times as they stand for one, and are multiplied here. Made only where a grant is asked for. All that it needs comes as an
 -- argument, because each name from outside would cost every call of main.lua some 300 instructions.
 local function granting(state_of, advance, decide, now, byte, floor, max, min)
-  -- Makes a GCRA charge ask for so many times its units. A rest beyond exact numbers is that of a drain longer than any budget and any
-  -- wait: core refuses a budget eight of which would have such a rest.
-  local function ask_drain(charge, times)
-    local unit = charge.unit
-    if not unit then
-      unit = { us = charge.us, rest = charge.rest, spent = charge.spent }
-      charge.unit = unit
-    end
-    charge.spent = unit.spent and unit.spent * times
-    local rest = unit.rest * times
-    charge.us, charge.rest = unit.us * times + floor(rest / charge.denominator), rest % charge.denominator
-    charge.cost = charge.us + charge.rest
-  end
-
+  -- Makes a charge ask for so many times its units. A rest beyond exact numbers is that of a drain longer than any budget and any wait:
+  -- core refuses a budget eight of which would have such a rest.
   local function ask(charge, times)
+    if not charge.unit then
+      charge.unit, charge.unit_rest, charge.unit_spent = charge.us or charge.cost, charge.rest, charge.spent
+    end
     if charge.denominator then
-      ask_drain(charge, times)
+      local rest = charge.unit_rest * times
+      charge.spent = charge.unit_spent and charge.unit_spent * times
+      charge.us, charge.rest = charge.unit * times + floor(rest / charge.denominator), rest % charge.denominator
+      charge.cost = charge.us + charge.rest
     else
-      charge.unit = charge.unit or charge.cost
       charge.cost = charge.unit * times
     end
   end
 
-  local function fits(charge, state, times)
-    ask(charge, times)
-    charge.rule.judge(state, charge)
-    return charge.passes
-  end
-
   -- About as many times its units as a charge can have, which may be off. It is 0 if finding it takes a search.
-  local function about(charge, state)
+  local function about(state, charge)
     if charge.denominator then
       local left = charge.full - max(state.at - now, 0) + charge.full_rest / charge.denominator
-      return floor(left / (charge.unit.us + charge.unit.rest / charge.denominator))
+      charge.guess = floor(left / (charge.unit + charge.unit_rest / charge.denominator))
+    else
+      local counted = state.count or state.sum or state.total
+      charge.guess = counted and floor((charge.limit - counted) / charge.unit) or 0
     end
-    local counted = state.count or state.sum or state.total
-    return counted and floor((charge.limit - counted) / charge.unit) or 0
+  end
+
+  -- The amount to try next, of those between one that passes and one that does not: all, then a guess and its neighbours, then the
+  -- middle. It may lie outside.
+  local function try(charge, low, high, most, tries)
+    if tries == 0 then
+      charge.times = most
+    elseif tries < 4 then
+      charge.times = charge.guess + (tries < 3 and tries - 1 or -1)
+    else
+      charge.times = floor((low + high) / 2)
+    end
   end
 
   -- The largest amount up to `most` that passes under a charge.
   local function room(charge, state, most)
-    if most == 0 or fits(charge, state, most) then
-      return most
-    end
-    -- The first passes, and the second does not.
-    local low, high = 0, most
-    local guess = about(charge, state)
-    for step = 0, 2 do
-      local times = step < 2 and guess + step or guess - 1
+    ask(charge, most)
+    about(state, charge)
+    local low, high, tries = 0, most + 1, 0
+    while high - low > 1 do
+      try(charge, low, high, most, tries)
+      local times = charge.times
       if times > low and times < high then
-        if fits(charge, state, times) then
+        ask(charge, times)
+        charge.rule.judge(state, charge)
+        if charge.passes then
           low = times
         else
           high = times
         end
       end
-    end
-    while high - low > 1 do
-      local times = floor((low + high) / 2)
-      if fits(charge, state, times) then
-        low = times
-      else
-        high = times
-      end
+      tries = tries + 1
     end
     return low
   end

@@ -1,6 +1,7 @@
 -- An acquire or a release of what is held: one key, and one enforced charge, once or as often as equal requests ask. It does the
 -- work of held_apart.lua without a table. It leaves to that one, before anything is written, whatever is not usual there either,
 -- and the first call of a generation, a call that moves an expiry, and the first call to a long state.
+local run, key, state = ARGV[1], KEYS[1], nil
 local words = run and #run > 21 and #ARGV == 2 and ARGV[2]
 if words and #words > 20 and #KEYS == 1 then
   local pack, unpack = struct.pack, struct.unpack

@@ -29,6 +29,13 @@ for r = 1, #ARGV do
   -- The number of the key whose state is at hand.
   local held$ = 0
   --@end
+  --@granting
+  local most, least
+  most, least, pos = unpack('<dd', run, pos)
+  --@each
+  charge.unit = nil
+  --@end
+  --@end
   -- A run without numbers names each key once.
   local is_numbered = pos <= #run
   for request = is_numbered and pos or 1, is_numbered and #run or #KEYS, WIDTH do
@@ -69,6 +76,11 @@ for r = 1, #ARGV do
     --@begin
     for _ = 1, times do
       open, is_banned, is_struck = true, false, false
+      --@granting
+      --@each
+      --@grant
+      --@end
+      --@end
       --@decide
       if open then
         admitted = admitted + 1

@@ -8,8 +8,6 @@
 -- An id stands beside the charges whose bits are set in `beside`: those of its policy and mode. The first charge is
 -- bit 1. Ids stand behind all other charges.
 local function once()
-  local AGAIN, CLOSED = 128, 255
-
   local function parse(charge, run, pos)
     charge.cost, charge.life, charge.replays, charge.beside, pos = unpack('<ddBI4', run, pos)
     return pos
@@ -40,8 +38,9 @@ local function once()
     charge.passes = true
   end
 
-  local function is_replay(state, charge)
-    return state.ends > 0 and state.used % AGAIN < charge.replays
+  -- Finds out whether a request with the id is a replay, which costs nothing.
+  local function recall(state, charge)
+    charge.is_replay = charge.cost > 0 and state.ends > 0 and state.used % 128 < charge.replays
   end
 
   local function replay(state)
@@ -51,8 +50,8 @@ local function once()
   -- Remembers an admission. If another one of the same microsecond is remembered, the receipts of the two are alike, and neither comes
   -- back.
   local function take(state, charge)
-    local is_again = state.ends > 0 and state.since == now and state.used ~= CLOSED
-    state.used, state.since, state.ends, state.changed = is_again and AGAIN or 0, now, now + charge.life, true
+    local is_again = state.ends > 0 and state.since == now and state.used ~= 255
+    state.used, state.since, state.ends, state.changed = is_again and 128 or 0, now, now + charge.life, true
   end
 
   -- No id is charged after the fact.
@@ -60,11 +59,11 @@ local function once()
 
   -- Says whether the charge of `at` comes back. From now on no replay passes on it.
   local function give_back(state, _, at)
-    local is_unused = state.used == 0 or state.used == CLOSED
+    local is_unused = state.used == 0 or state.used == 255
     if state.ends == 0 or state.since ~= at or not is_unused then
       return false
     end
-    state.used, state.changed = CLOSED, true
+    state.used, state.changed = 255, true
     return true
   end
 
@@ -95,8 +94,9 @@ local function once()
       for n = width - charges.ids + 1, width do
         local id = charges[n]
         local state = advance(keys[n], id, true)
+        id.rule.recall(state, id)
         -- By itself an id has no budget to spare.
-        id.is_replay = width > 1 and id.cost > 0 and id.rule.is_replay(state, id)
+        id.is_replay = id.is_replay and width > 1
         for c = 1, id.is_replay and width - charges.ids or 0 do
           local charge = charges[c]
           if has(id, c) and not charge.guards and not charge.rule.release then
@@ -133,7 +133,7 @@ local function once()
   end
 
   return {
-    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, is_replay = is_replay,
+    parse = parse, fresh = fresh, read = read, advance = advance, judge = judge, recall = recall,
     replay = replay, take = take, debit = debit, give_back = give_back, expiry = expiry, form = form, beside = beside,
   }
 end

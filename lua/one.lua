@@ -7,6 +7,9 @@ if charge.is_outside then
   return ''
 end
 --@end
+--@granting
+local most, least = unpack('<dd', run, pos)
+--@end
 --@each
 local text$ = redis.pcall('GET', KEYS[$])
 if text$ then
@@ -24,6 +27,11 @@ end
 state.is_found = text$
 --@end
 --@begin
+--@granting
+--@each
+--@grant
+--@end
+--@end
 --@decide
 --@each
 if state.changed then

@@ -1,7 +1,5 @@
--- The parts that the paths for several requests share: names, the states as they were found, and GCRA's rule.
+-- What the paths for several requests share: names, and the states as they were found.
 local KEYS, ARGV, spread, pack, unpack = KEYS, ARGV, unpack, struct.pack, struct.unpack
--- The mark of a rest: its denominator modulo the largest prime of 16 bits.
-local MARKS = 65521
 -- The states of some keys as they are, and an error if they cannot be read.
 local function read(keys)
   if #keys ~= 1 then
@@ -26,28 +24,3 @@ if not is_told then
     return failed
   end
 end
-
--- The width of the cells at whose ends states of a tag expire. Expiries are whole milliseconds, so narrower cells would not
--- differ.
-local function cell_of(tag)
-  return tag < 138 and 1024 or 2 ^ (tag - 128)
-end
-
--- The number of passing charges among `times` equal ones of (us, more), one after the other, and the state that they leave.
-local function admit(at, rest, us, more, denominator, latest, latest_rest, times)
-  if at < now then
-    at, rest = now, 0
-  end
-  for admitted = 0, times - 1 do
-    local after, after_rest = at + us, rest + more
-    if after_rest >= denominator then
-      after, after_rest = after + 1, after_rest - denominator
-    end
-    if after > latest or (after == latest and after_rest > latest_rest) then
-      return admitted, at, rest
-    end
-    at, rest = after, after_rest
-  end
-  return times, at, rest
-end
-

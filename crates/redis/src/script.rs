@@ -13,13 +13,9 @@ use crate::sync::Mutex;
 /// The files of this crate's own script. Their order matters: a file uses the names of those before it.
 const SOURCE: &str = concat!(
     include_str!("../lua/head.lua"),
-    include_str!("../lua/grant_alone.lua"),
-    include_str!("../lua/once_alone.lua"),
     include_str!("../lua/held_alone.lua"),
     include_str!("../lua/shared.lua"),
     include_str!("../lua/held_apart.lua"),
-    include_str!("../lua/grant_apart.lua"),
-    include_str!("../lua/once_apart.lua"),
     include_str!("../lua/rules.lua"),
     include_str!("../lua/debts.lua"),
     include_str!("../lua/waiting.lua"),

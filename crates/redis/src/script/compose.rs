@@ -4,9 +4,10 @@
 //! forms the state anew. The general script calls these functions on tables. Here the same lines stand one after the other, and
 //! the fields of the tables are locals: `state.count` of the second charge is `s2_count`, and `charge.limit` is `c2_limit`.
 //!
-//! A skeleton says where they stand. `--@each`, `--@budgets` and `--@ban` repeat the lines down to `--@end` for these charges, of
-//! which `$` is the number. `--@single` and `--@several` keep lines for shapes of one charge and of more. Any other `--@` is the
-//! name of a part of `shape.lua`, or of a step of the charge's rule. `ban.` is the charge of the ban.
+//! A skeleton says where they stand. `--@each`, `--@budgets`, `--@ban` and `--@id` repeat the lines down to `--@end` for these
+//! charges, of which `$` is the number. `--@single`, `--@several` and `--@with_id` keep lines for shapes of one charge, of more, and
+//! with an id. `ban.` and `id.` are the
+//! charges of the ban and of the id.
 
 use std::collections::BTreeSet;
 
@@ -16,6 +17,9 @@ const HEAD: &str = include_str!("../../lua/head.lua");
 const ONE: &str = include_str!("../../lua/one.lua");
 const MANY: &str = include_str!("../../lua/many.lua");
 const PARTS: &str = include_str!("../../lua/shape.lua");
+
+/// The steps of a request for as much as there is, of any rule.
+const GRANT: &str = include_str!("../../lua/grant.lua");
 
 /// What no general script contains.
 #[cfg(test)]
@@ -44,7 +48,7 @@ pub(super) fn compose(shape: &Shape) -> String {
     let lines: Vec<&str> = skeleton.lines().map(str::trim_start).collect();
     let numbers = 1..=rules.len();
     let keys: Vec<String> = numbers.map(|number| format!("key{number}")).collect();
-    let body = expand(&lines, &rules, None)
+    let body = expand(&lines, shape, None)
         .replace("WIDTH", &rules.len().to_string())
         .replace("KEY_LIST", &keys.join(", "))
         .replace("LIST", &format!("'\\{}'", 0x90 + rules.len()));
@@ -75,7 +79,8 @@ fn code(text: &str) -> String {
 }
 
 /// The lines of a skeleton, with blocks repeated and steps filled in; within a block for the charge of this number.
-fn expand(lines: &[&str], rules: &[Rule], number: Option<usize>) -> String {
+fn expand(lines: &[&str], shape: &Shape, number: Option<usize>) -> String {
+    let rules: &[Rule] = &shape.rules().collect::<Vec<_>>();
     let (mut expanded, mut rest) = (String::new(), lines);
     while let Some((line, behind)) = rest.split_first() {
         rest = behind;
@@ -83,9 +88,9 @@ fn expand(lines: &[&str], rules: &[Rule], number: Option<usize>) -> String {
             expanded += &named(&code(line), rules, number);
             continue;
         };
-        let Some(numbers) = block(name, rules, number) else {
+        let Some(numbers) = block(name, shape, number) else {
             let filled = match part(name) {
-                Some(part) => expand(&part, rules, number),
+                Some(part) => expand(&part, shape, number),
                 None => {
                     let rule = number.and_then(|number| rules.get(number - 1));
                     let step = rule.map_or_else(String::new, |rule| step(*rule, name));
@@ -95,9 +100,9 @@ fn expand(lines: &[&str], rules: &[Rule], number: Option<usize>) -> String {
             expanded = expanded + "do\n" + &filled + "end\n";
             continue;
         };
-        let length = length(rest, rules);
+        let length = length(rest, shape);
         for number in numbers {
-            expanded += &expand(&rest[..length], rules, number);
+            expanded += &expand(&rest[..length], shape, number);
         }
         rest = &rest[length + 1..];
     }
@@ -105,7 +110,8 @@ fn expand(lines: &[&str], rules: &[Rule], number: Option<usize>) -> String {
 }
 
 /// The numbers of the charges for which a block of this name stands, if that is the name of a block.
-fn block(name: &str, rules: &[Rule], number: Option<usize>) -> Option<Vec<Option<usize>>> {
+fn block(name: &str, shape: &Shape, number: Option<usize>) -> Option<Vec<Option<usize>>> {
+    let rules: &[Rule] = &shape.rules().collect::<Vec<_>>();
     let of = |is_such: fn(Rule) -> bool| {
         let rules = rules.iter().enumerate();
         let such = rules.filter(|(_, rule)| is_such(**rule));
@@ -114,8 +120,11 @@ fn block(name: &str, rules: &[Rule], number: Option<usize>) -> Option<Vec<Option
     let once_if = |is_so: bool| vec![number; usize::from(is_so)];
     Some(match name {
         "each" => of(|_| true),
-        "budgets" => of(|rule| rule != Rule::Ban),
+        "budgets" => of(Rule::is_budget),
         "ban" => of(|rule| rule == Rule::Ban),
+        "id" => of(|rule| rule == Rule::Once),
+        "granting" => once_if(shape.is_granting),
+        "with_id" => once_if(rules.contains(&Rule::Once)),
         "single" => once_if(rules.len() == 1),
         "several" => once_if(rules.len() > 1),
         _ => return None,
@@ -123,11 +132,11 @@ fn block(name: &str, rules: &[Rule], number: Option<usize>) -> Option<Vec<Option
 }
 
 /// The number of lines down to the end of a block.
-fn length(lines: &[&str], rules: &[Rule]) -> usize {
+fn length(lines: &[&str], shape: &Shape) -> usize {
     let mut open = 1;
     let is_end = |line: &&str| {
         let name = line.strip_prefix("--@").unwrap_or_default();
-        open += i32::from(block(name, rules, None).is_some()) - i32::from(name == "end");
+        open += i32::from(block(name, shape, None).is_some()) - i32::from(name == "end");
         open == 0
     };
     lines.iter().position(is_end).unwrap_or(lines.len())
@@ -142,7 +151,7 @@ fn part(name: &str) -> Option<Vec<&'static str>> {
 
 /// The lines of a step of a rule.
 fn step(rule: Rule, name: &str) -> String {
-    let lines = rule.source().lines();
+    let lines = rule.source().lines().chain(GRANT.lines());
     let signature = format!("  local function {name}(");
     let lines = lines
         .skip_while(|line| !line.starts_with(&signature))
@@ -168,8 +177,10 @@ fn named(text: &str, rules: &[Rule], number: Option<usize>) -> String {
     let Some(number) = number else {
         return text.to_owned();
     };
-    let ban = rules.iter().position(|rule| *rule == Rule::Ban);
-    let ban = ban.map_or(0, |position| position + 1);
+    let number_of = |rule| {
+        let position = rules.iter().position(|other| *other == rule);
+        position.map_or(0, |position| position + 1)
+    };
     let others = (1..=rules.len()).filter(|other| *other != number);
     let elsewhere: Vec<String> = others
         .map(|other| format!("held{number} == key{other}"))
@@ -182,7 +193,8 @@ fn named(text: &str, rules: &[Rule], number: Option<usize>) -> String {
     let usual = rules.get(number - 1).map_or(0, |rule| rule.usual_length());
     text.replace("state.", &format!("s{number}_"))
         .replace("charge.", &format!("c{number}_"))
-        .replace("ban.", &format!("c{ban}_"))
+        .replace("ban.", &format!("c{}_", number_of(Rule::Ban)))
+        .replace("id.", &format!("c{}_", number_of(Rule::Once)))
         .replace("IS_HELD_ELSEWHERE", &elsewhere)
         .replace("USUAL", &usual.to_string())
         .replace("HEADER", &format!("'\\{}'", 0xa0 + usual))
@@ -205,7 +217,7 @@ mod tests {
 
     /// The words of a run of so many charges of each of these rules, whatever they say.
     fn shape(rules: &[u8], times: u8) -> Option<Shape> {
-        const LENGTHS: [usize; 11] = [0, 43, 34, 26, 34, 26, 18, 52, 48, 42, 74];
+        const LENGTHS: [usize; 13] = [0, 43, 34, 26, 34, 26, 18, 52, 48, 42, 74, 81, 23];
         let mut run = vec![times, 0, u8::try_from(rules.len()).unwrap()];
         for &rule in rules {
             let end = run.len() + LENGTHS[usize::from(rule)];
@@ -224,9 +236,9 @@ mod tests {
         let budgets = [1, 2, 3, 4, 9, 10];
         let mut shapes: Vec<Vec<u8>> = Vec::new();
         for one in budgets {
-            shapes.extend([vec![one], vec![one, 8]]);
+            shapes.extend([vec![one], vec![one, 8], vec![one, 12], vec![one, 8, 12]]);
             for other in budgets {
-                shapes.extend([vec![one, other], vec![one, other, 8]]);
+                shapes.extend([vec![one, other], vec![one, other, 8], vec![one, other, 12]]);
                 shapes.extend(budgets.map(|third| vec![one, other, third]));
             }
         }
@@ -235,7 +247,7 @@ mod tests {
                 let text = compose(&shape(&rules, times).unwrap());
                 assert!(text.len() <= 16 << 10, "{rules:?}: {}", text.len());
                 assert_eq!(text.matches("'TIME'").count(), 1);
-                for left in ["--@", "$", "state.", "charge.", "ban."] {
+                for left in ["--@", "$", "state.", "charge.", "ban.", "id."] {
                     assert!(!text.contains(left), "{rules:?}: {left} in {text}");
                 }
                 // A step that its rule does not have would be an empty block.
@@ -255,6 +267,10 @@ mod tests {
             &[8, 1],
             &[1, 8, 8],
             &[1, 8, 1],
+            &[12],
+            &[8, 12],
+            &[1, 12, 8],
+            &[1, 12, 12],
             &[1, 2, 3, 4],
         ] {
             assert_eq!(shape(rules, 1), None, "{rules:?}");

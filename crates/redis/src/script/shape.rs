@@ -7,14 +7,17 @@ use crate::wire::ScriptCall;
 pub(crate) struct Shape {
     /// True for a call of one request.
     pub(super) is_alone: bool,
+    /// True if it asks for as much as there is.
+    pub(super) is_granting: bool,
     rules: [Option<Rule>; MOST],
 }
 
 /// The most charges of a request that has a shape.
 pub(crate) const MOST: usize = 3;
 
-/// The verb of a run that decides, and the mode of a charge that is enforced.
+/// The verbs of a run that decides, about all or about as much as there is, and the mode of a charge that is enforced.
 const DECIDE: u8 = 0;
+const GRANT: u8 = 7;
 const ENFORCE: u8 = 0;
 
 /// A rule of which the steps can stand in a composed script.
@@ -27,6 +30,7 @@ pub(super) enum Rule {
     Ban,
     IntervalRefill,
     Calendar,
+    Once,
 }
 
 impl Rule {
@@ -40,6 +44,7 @@ impl Rule {
             8 => (Self::Ban, 48),
             9 => (Self::IntervalRefill, 42),
             10 => (Self::Calendar, 74),
+            12 => (Self::Once, 23),
             _ => return None,
         })
     }
@@ -51,6 +56,7 @@ impl Rule {
             Self::FixedWindow => 17,
             Self::SlidingWindow | Self::IntervalRefill | Self::Calendar => 25,
             Self::Ban => 26,
+            Self::Once => 18,
             // Longer than the reply's short texts.
             Self::RollingWindow => 0,
         }
@@ -65,7 +71,13 @@ impl Rule {
             Self::Ban => include_str!("../../lua/ban.lua"),
             Self::IntervalRefill => include_str!("../../lua/interval_refill.lua"),
             Self::Calendar => include_str!("../../lua/calendar.lua"),
+            Self::Once => include_str!("../../lua/once.lua"),
         }
+    }
+
+    /// Says whether it is that of a budget.
+    pub(super) fn is_budget(self) -> bool {
+        !matches!(self, Self::Ban | Self::Once)
     }
 }
 
@@ -78,11 +90,15 @@ impl Shape {
     /// The shape of a call; `None` if only the general script decides it.
     pub(crate) fn of(call: &ScriptCall<'_>) -> Option<Self> {
         let (first, others) = call.runs.split_first()?;
-        let rules = rules_of(first)?;
-        let are_alike = others.iter().all(|run| rules_of(run) == Some(rules));
+        let (is_granting, rules) = rules_of(first)?;
+        let are_alike = { others.iter() }.all(|run| rules_of(run) == Some((is_granting, rules)));
         let width = rules.iter().flatten().count();
         let is_alone = others.is_empty() && first.first() == Some(&1) && call.keys.len() == width;
-        are_alike.then_some(Self { is_alone, rules })
+        are_alike.then_some(Self {
+            is_alone,
+            is_granting,
+            rules,
+        })
     }
 
     pub(super) fn rules(&self) -> impl Iterator<Item = Rule> {
@@ -90,10 +106,13 @@ impl Shape {
     }
 }
 
-/// The rules of a run's charges: budgets, and behind them at most one ban.
-fn rules_of(run: &[u8]) -> Option<[Option<Rule>; MOST]> {
-    let &[_times, DECIDE, width, ref charges @ ..] = run else {
-        return None;
+/// The rules of a run's charges, and whether it asks for as much as there is: of one budget. Otherwise there are budgets, behind them
+/// at most one ban, and last at most one id.
+fn rules_of(run: &[u8]) -> Option<(bool, [Option<Rule>; MOST])> {
+    let (is_granting, width, charges) = match *run {
+        [_times, DECIDE, width, ref charges @ ..] => (false, width, charges),
+        [_times, GRANT, 1, ref charges @ ..] => (true, 1, charges),
+        _ => return None,
     };
     let (width, mut charges) = (usize::from(width), charges);
     let mut rules = [None; MOST];
@@ -105,8 +124,12 @@ fn rules_of(run: &[u8]) -> Option<[Option<Rule>; MOST]> {
         charges = charges.get(length..)?;
         *rule = Some(this);
     }
-    let bans = rules.iter().filter(|rule| **rule == Some(Rule::Ban));
-    let has_budget = rules[0].is_some_and(|rule| rule != Rule::Ban);
-    let is_ban_last = bans.count() == usize::from(rules[..width].last() == Some(&Some(Rule::Ban)));
-    (has_budget && is_ban_last).then_some(rules)
+    let budgets = rules.iter().flatten().take_while(|rule| rule.is_budget());
+    let first_other = budgets.count();
+    let others = rules.get(first_other..width)?;
+    let is_usual = matches!(
+        others,
+        [] | [Some(Rule::Ban | Rule::Once)] | [Some(Rule::Ban), Some(Rule::Once)]
+    );
+    (first_other > 0 && is_usual).then_some((is_granting, rules))
 }

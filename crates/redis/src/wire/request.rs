@@ -176,19 +176,21 @@ impl Request {
         }
     }
 
-    /// The numbers of its charges' rules, if a composed script may decide it: it shares calls with requests of the same.
+    /// Its verb and the numbers of its charges' rules, if a composed script may decide it: it shares calls with requests of the same.
     pub(crate) fn shape(&self) -> Option<SmallVec<[u8; 4]>> {
-        let Work::Decide(charges, None) = &self.work else {
-            return None;
+        let (charges, verb, most) = match &self.work {
+            Work::Decide(charges, None) => (charges, DECIDE, script::MOST),
+            Work::Decide(charges, Some(_)) => (charges, GRANT, 1),
+            _ => return None,
         };
         let is_usual = |charge: &OwnedCharge| {
             let has_rule = script::is_composed(charge.scope.unit().number());
             has_rule && charge.mode == Mode::Enforce && is_plain(&charge.quota)
         };
-        let is_short = (1..=script::MOST).contains(&charges.len());
+        let is_short = (1..=most).contains(&charges.len());
         let may_have_one = is_short && charges.iter().all(is_usual);
-        let number = |charge: &OwnedCharge| charge.scope.unit().number();
-        may_have_one.then(|| charges.iter().map(number).collect())
+        let numbers = charges.iter().map(|charge| charge.scope.unit().number());
+        may_have_one.then(|| [verb].into_iter().chain(numbers).collect())
     }
 
     /// The least amount that it is worth, if it asks for as much as there is.
@@ -217,78 +219,41 @@ impl Request {
     /// Its cost to the server, in enforced GCRA charges: 14,000 instructions each. `tollgate-bench redis-instructions` counts
     /// the others.
     pub(crate) fn weight(&self) -> usize {
+        let rolling = |unit| match unit {
+            Unit::RollingWindow { buckets, .. } => buckets as usize / 5,
+            _ => 0,
+        };
+        if self.shape().is_some() {
+            // A composed script pays 12,000 to 20,000 for any other charge.
+            let charges = self.work.charges().unwrap_or_default();
+            let each = charges.iter().map(|it| 1 + rolling(it.scope.unit()));
+            return each.sum();
+        }
         let of = |unit| match unit {
             // 16 kB are read, cut and written whole, and a bisection reads ten entries. The weight is above the count of
             // instructions, because most of the time is waiting for memory.
             Unit::SlidingLog { .. } => 32,
-            Unit::RollingWindow { buckets, .. } => 3 + buckets as usize / 5,
-            Unit::Gcra => 1,
-            _ => 3,
-        };
-        // A charge outside of the special paths.
-        let settled = |unit| 2 + of(unit);
-        let given_back = |unit| match unit {
-            // A credit may have to look at 32 earlier credits, and to write them.
-            Unit::Gcra => 12,
-            // 23,000 to 45,000 instructions, as an acquire.
-            Unit::Held => of(unit),
-            _ => settled(unit),
+            // Of what is held, 23,000 to 45,000.
+            Unit::Held | Unit::Gcra => 3,
+            _ => 5 + rolling(unit),
         };
         match &self.work {
-            // 22,000 for both.
-            Work::Decide(charges, None) if is_guarded(charges) => 2,
-            // 24,000 to 40,000 for both.
-            Work::Decide(charges, None) if has_id(charges) => 3,
-            // 17,000.
-            Work::Decide(charges, Some(_)) if is_lean(charges) => 1,
-            Work::Decide(charges, None) => (charges.iter())
-                .map(|charge| {
-                    let is_usual = charge.mode == Mode::Enforce && is_plain(&charge.quota);
-                    of(charge.scope.unit()) + 3 * usize::from(!is_usual)
-                })
-                .sum(),
-            Work::Decide(charges, Some(_)) => (charges.iter())
-                .map(|charge| 2 * settled(charge.scope.unit()))
-                .sum(),
-            Work::Credit(receipt, n) => {
-                let id = receipt.id_to_close(*n).map_or(0, |_| settled(Unit::Once));
-                given_back(receipt.scope().unit()) + id
+            Work::Decide(charges, at_least) => {
+                let each = charges.iter().map(|charge| of(charge.scope.unit()));
+                each.sum::<usize>() * (1 + usize::from(at_least.is_some()))
             }
-            Work::Debit(receipt, _) => settled(receipt.scope().unit()),
-            Work::Reset(scope) => settled(scope.unit()),
-            Work::Tell(_) => settled(Unit::Held),
+            Work::Credit(receipt, n) => {
+                let id = receipt.id_to_close(*n).map_or(0, |_| of(Unit::Once));
+                let unit = receipt.scope().unit();
+                // A credit may have to look at 32 earlier credits, and to write them.
+                let back = if unit == Unit::Gcra { 12 } else { of(unit) };
+                back + id
+            }
+            Work::Debit(receipt, _) => of(receipt.scope().unit()),
+            Work::Reset(scope) => of(scope.unit()),
+            Work::Tell(_) => of(Unit::Held),
         }
     }
-}
-
-/// Says whether these are a budget and its ban, which a composed script decides.
-fn is_guarded(charges: &[OwnedCharge]) -> bool {
-    let [budget, ban] = charges else {
-        return false;
-    };
-    let is_enforced = |charge: &OwnedCharge| charge.mode == Mode::Enforce;
-    let is_budget = budget.scope.unit() == Unit::Gcra && is_plain(&budget.quota);
-    is_budget && ban.quota.is_ban() && is_enforced(budget) && is_enforced(ban)
-}
-
-/// Says whether these are a budget and an id beside it, for which the script has a path: see `lua/once_apart.lua`.
-fn has_id(charges: &[OwnedCharge]) -> bool {
-    let [budget, id] = charges else {
-        return false;
-    };
-    id.quota.is_once() && id.mode == Mode::Enforce && is_lean(std::slice::from_ref(budget))
-}
-
-/// Says whether this is one budget without a rest, for which the script has paths with ids and for as much as there is.
-fn is_lean(charges: &[OwnedCharge]) -> bool {
-    let [budget] = charges else {
-        return false;
-    };
-    let period_us = u64::try_from(budget.quota.period().as_micros()).unwrap_or(u64::MAX);
-    budget.scope.unit() == Unit::Gcra
-        && budget.mode == Mode::Enforce
-        && is_plain(&budget.quota)
-        && Interval::of(period_us, budget.quota.limit()).denominator == 1
 }
 
 /// Says whether neither turns nor a warm-up need the general path.

@@ -6,7 +6,7 @@ use tollgate_redis::RedisBackend;
 use tollgate_testkit::Standalone;
 
 /// The most requests of one call, by the order of the algorithms: of the more expensive ones it takes fewer.
-const TOGETHER: [usize; 5] = [64, 40, 40, 24, 4];
+const TOGETHER: [usize; 5] = [64, 64, 64, 40, 4];
 
 async fn over_one_connection(server: &Standalone) -> RedisBackend {
     let builder = RedisBackend::builder(&server.url()).connections(1);

@@ -10,7 +10,6 @@ use tollgate_testkit::Standalone;
 use super::expiry::{ends_ms, stated_end_us};
 use super::questions::{Calls, Random};
 use super::{World, cases, seed};
-use crate::script::Script;
 use crate::wire::{Plan, Reply, Request, Work, replay, state};
 
 /// The budgets of two callers, each with its ban or an id behind it.
@@ -522,16 +521,6 @@ fn a_value_of_another_type_where_a_ban_would_be_stands_as_it_was_and_passes_nobo
             }
         }
     }
-}
-
-/// The script with an error in the place of the path that begins with these words, and of all behind it.
-pub(super) fn script_until(world: &mut World, words: &str) -> String {
-    let source = Script::with_clock("clock").source().to_owned();
-    let (before, _behind) = source.split_once(words).unwrap();
-    let script = format!("{before}\nreturn redis.error_reply('ERR another path')");
-    let mut load = redis::cmd("SCRIPT");
-    let load = load.arg("LOAD").arg(script);
-    load.query(&mut world.redis).unwrap()
 }
 
 /// The number of admitted requests of each call, of states of bans that neither strike nor extend.

@@ -1,17 +1,16 @@
-//! The paths for requests with ids, and for as much as there is, decide like the general path: each call is made once alone and
-//! once with a probe beside it, which no special path takes. And they do take the usual calls.
+//! The composed scripts for requests with ids, and for as much as there is, decide like the general one: each call is made once alone
+//! and once with a probe beside it, of which no composed script knows.
 
-use redis::Value;
 use smallvec::SmallVec;
 use tollgate_core::{Call, Charge, Key, Mode, Once, Quota, Scope};
 use tollgate_testkit::Standalone;
 
 use super::guarded_paths::{
-    KEYS, NOW, States, budget_left_there, budget_state, drain, probe, quotas, script_until,
+    KEYS, NOW, States, budget_left_there, budget_state, drain, probe, quotas,
 };
 use super::questions::{Calls, Random};
 use super::{World, cases, seed};
-use crate::wire::{Request, Work};
+use crate::wire::{Plan, Request, Work};
 
 /// A request for a budget, with an id.
 #[derive(Clone, Copy, Debug)]
@@ -326,58 +325,47 @@ fn a_value_of_another_type_stands_as_it_was_and_passes_nobody() {
     }
 }
 
-/// The calls that the paths are made for, on states that such calls leave.
+/// What such calls leave is never left to the general script, but for an id of the same microsecond as another.
 #[test]
-fn the_usual_calls_with_ids_and_for_as_much_as_there_is_take_their_paths() {
+fn the_usual_calls_with_ids_and_for_as_much_as_there_is_are_decided_by_composed_scripts() {
     let server = Standalone::start();
     let mut world = World::new(&server, seed(), Calls::Once);
-    let alone = script_until(
-        &mut world,
-        "-- An acquire or a release of what is held: one key",
-    );
-    let many = script_until(&mut world, "-- All other calls: every rule");
-    for quota in &quotas()[..4] {
-        for (script, asked) in [
-            (&alone, &[(0, 0)][..]),
-            (&many, &[(0, 0), (1, 1)]),
-            (&many, &[(0, 0), (0, 1), (0, 0), (1, 1)]),
-            (&many, &[(0, 0), (0, 0), (0, 0)]),
+    for quota in quotas() {
+        for asked in [
+            &[(0, 0)][..],
+            &[(0, 0), (1, 1)],
+            &[(0, 0), (0, 1), (0, 0), (1, 1)],
+            &[(0, 0), (0, 0), (0, 0)],
         ] {
             world.prepare(&[const { None }; 4]);
             // New, replays, and one more that is charged or denied.
             for _ in 0..4 {
-                // An id of this microsecond takes the general path.
                 redis::cmd("INCR")
                     .arg("clock")
                     .exec(&mut world.redis)
                     .unwrap();
                 let with_id = |&(caller, id): &(usize, usize)| {
-                    WithId::usual(*quota, terms()[1], caller, id).request()
+                    WithId::usual(quota, terms()[1], caller, id).request()
                 };
                 let requests: Vec<_> = asked.iter().map(with_id).collect();
-                let reply = world.reply_of(script, &requests);
-                assert!(matches!(reply, Ok(Value::BulkString(_))), "{reply:?}");
+                world.reply_to(&Plan::of(&requests).1).unwrap();
             }
         }
-        for (script, asked) in [
-            (&alone, &[0][..]),
-            (&alone, &[0, 0, 0]),
-            (&many, &[0, 1]),
-            (&many, &[0; 130]),
-        ] {
+        for asked in [&[0][..], &[0, 0, 0], &[0, 1], &[0; 130]] {
             world.prepare(&[const { None }; 4]);
             for _ in 0..3 {
                 let up_to = |caller: &usize| UpTo {
-                    quota: *quota,
+                    quota,
                     most: 2,
                     least: 1,
                     mode: Mode::Enforce,
                     caller: *caller,
                 };
                 let requests: Vec<_> = asked.iter().map(|by| up_to(by).request()).collect();
-                let reply = world.reply_of(script, &requests);
-                assert!(reply.is_ok(), "{reply:?}");
+                world.reply_to(&Plan::of(&requests).1).unwrap();
             }
         }
     }
+    assert_eq!(world.left, 0);
+    assert!(world.answered > 0);
 }
