@@ -85,8 +85,8 @@ local function ban()
       state.level = max(state.level - floor(max(now - state.ends, 0) / charge.forgiven), 0)
       state.since, state.ends = now, now + charge.lasting
     end
-    state.strikes, state.changed = {}, true
-    state.kept = state.ends + state.level * charge.forgiven
+    local newest = state.strikes[#state.strikes]
+    state.kept, state.changed = max(newest and newest + charge.within or 0, state.ends + state.level * charge.forgiven), true
   end
 
   -- A banned caller has knocked.

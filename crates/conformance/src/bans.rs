@@ -183,7 +183,7 @@ pub async fn a_debit_of_a_ban_is_a_strike(subject: &dyn Subject) {
     );
 }
 
-/// An operator bans at once and shortens no ban; a reset ends one.
+/// An operator bans at once, shortens no ban and forgives no strike; a reset ends a ban.
 pub async fn a_ban_is_imposed_at_once_and_ended_by_a_reset(subject: &dyn Subject) {
     if !can_ban(subject) {
         return;
@@ -203,6 +203,15 @@ pub async fn a_ban_is_imposed_at_once_and_ended_by_a_reset(subject: &dyn Subject
         .unwrap();
     assert_eq!(gate.banned(subject).await, None);
     assert!(gate.admits(subject).await);
+
+    let struck = Gate::of("imposed-on-strikes");
+    for is_admitted in [true, true, false, false] {
+        assert_eq!(struck.admits(subject).await, is_admitted);
+    }
+    struck.impose(subject, &struck.key, SECOND).await;
+    subject.advance(SECOND).await;
+    let last = struck.ask(subject, Mode::Enforce).await;
+    assert_eq!(last.retry_after(), Some(15 * MINUTE));
 }
 
 /// On trial a ban keeps no caller out, and while it would, its policy's charges on trial are questions.

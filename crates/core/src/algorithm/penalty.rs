@@ -145,7 +145,6 @@ impl Decider for Penalty {
                 record.level = self.level(record, now);
                 (record.since, record.until) = (now, now + self.lasting.us());
             }
-            record.strikes.clear();
         } else {
             self.strike(record, now, cost);
         }

@@ -10,7 +10,7 @@
 //! * an unimportant request that passed left what is kept, and one of any class that was denied would not have left what it has to.
 //!   So no time lets through more of the unimportant than a burst less what is kept, and what drains.
 //!
-//! * a ban by hand begins at once, ends no sooner than one that is in force, and forgets the strikes; a pardon ends each ban, and
+//! * a ban by hand begins at once, ends no sooner than one that is in force, and keeps the strikes; a pardon ends each ban, and
 //!   forgets the strikes and all bans. A pardon has no time of its own: it comes before or behind each decision of its time;
 //! * a strike by a response has none either, and counts by the end of the time in which it surely arrived.
 //!

@@ -144,7 +144,6 @@ impl Books {
             self.forgive(terms, now);
             self.last = Some((now, now + length));
         }
-        self.strikes.clear();
     }
 }
 

@@ -181,10 +181,10 @@ impl<'a> Record<'a> {
             let is_unseen = self.may_be_banned_unseen(now);
             let level = self.level_at(begun_us).filter(|_| !is_unseen);
             after.done.insert(number);
-            after.begin(now, ends_us, level);
+            after.impose(now, ends_us, level, is_unseen);
             return Some(after);
         }
-        // One that is over, and has forgotten strikes. There may have been several.
+        // One that is over. There may have been several, and responses in them were no strikes.
         let is_over = time_of(from, now) + lasting_us <= now.at_us;
         (is_over && before.ends_us <= now.at_us).then(|| {
             after.doubt(now);
@@ -230,7 +230,7 @@ impl<'a> Record<'a> {
             Some(ban) if !is_own => ban.level,
             _ => self.level_at(at_us).filter(|_| !is_unseen && !is_another),
         };
-        self.begin(now, ends_us, level);
+        self.impose(now, ends_us, level, is_unseen);
         Ok(())
     }
 
@@ -355,6 +355,19 @@ impl<'a> Record<'a> {
             ..now
         };
         self.settled = self.since;
+        self.ban = Some(PastBan { ends_us, level });
+    }
+
+    /// Remembers a ban by hand, which keeps the strikes, unless others unseen have led to a ban before. Responses while it lasts are no
+    /// strikes.
+    fn impose(&mut self, now: Moment, ends_us: u64, level: Option<usize>, is_unseen: bool) {
+        if is_unseen {
+            self.doubt(now);
+        }
+        self.settled = Moment {
+            at_us: ends_us,
+            ..now
+        };
         self.ban = Some(PastBan { ends_us, level });
     }
 

@@ -62,7 +62,7 @@ pub(crate) enum Defect {
     /// A ban by hand forgives all doublings.
     ByHandForgives,
     /// Strikes from before a ban by hand count after it.
-    ByHandKeepsStrikes,
+    ByHandForgetsStrikes,
     /// A pardon is told, and not done.
     PardonNotDone,
     /// A pardon ends the ban, and the next one lasts as long as if there had been none.
@@ -103,7 +103,7 @@ impl Defect {
         Self::ByHandNotDone,
         Self::ByHandDoubles,
         Self::ByHandForgives,
-        Self::ByHandKeepsStrikes,
+        Self::ByHandForgetsStrikes,
         Self::PardonNotDone,
         Self::PardonKeepsDoublings,
         Self::PardonKeepsStrikes,
@@ -344,12 +344,7 @@ impl Trial {
             Defect::ByHandNotDone => *ban = before,
             Defect::ByHandDoubles => change(ban, |_, _, level, _| *level = (*level + 1).min(2)),
             Defect::ByHandForgives if level > 0 => change(ban, |_, _, level, _| *level = 0),
-            Defect::ByHandKeepsStrikes => {
-                let Snapshot::Ban { strikes_us, .. } = before.snapshot() else {
-                    panic!("{before:?}");
-                };
-                change(ban, |_, _, _, strikes| *strikes = strikes_us);
-            }
+            Defect::ByHandForgetsStrikes => change(ban, |_, _, _, strikes| strikes.clear()),
             _ => {}
         }
         outcome
@@ -479,7 +474,12 @@ impl Trial {
 
     /// A loss of data, a step of the clock, or a replica that takes over with the states of an earlier time.
     fn disturb(&mut self) {
-        let from_us = self.wall_us;
+        let (kind, from_us) = (self.rng.u8(0..6), self.wall_us);
+        if kind > 2 && self.replica.is_none() {
+            // Nobody notices that it has parted.
+            self.replica = Some((from_us, self.states.clone()));
+            return;
+        }
         self.disturbed_us = from_us;
         // Strikes on their way may be lost, or take longer.
         for (at_us, late) in &mut self.late {
@@ -489,7 +489,7 @@ impl Trial {
         }
         let is_kept = |late: &Late, rng: &mut Rng| !matches!(late, Late::Strike) || rng.bool();
         self.late.retain(|(_, late)| is_kept(late, &mut self.rng));
-        match self.rng.u8(0..6) {
+        match kind {
             0 => {
                 self.states = self.classes[1]
                     .charges()
@@ -502,16 +502,15 @@ impl Trial {
                 self.wall_us += 10;
                 self.note(Effect::Clock(self.ahead_us), from_us);
             }
-            _ => match self.replica.take() {
-                None => self.replica = Some((from_us, self.states.clone())),
-                Some((parted_us, states)) => {
+            _ => {
+                if let Some((parted_us, states)) = self.replica.take() {
                     self.states = states;
                     self.ahead_us += self.rng.i64(-500_000..500_000);
                     self.wall_us += 10;
                     self.note(Effect::MaybeLoss, parted_us);
                     self.note(Effect::Clock(self.ahead_us), from_us);
                 }
-            },
+            }
         }
     }
 
