@@ -38,7 +38,7 @@ local function ban()
   -- A clock that stepped back starts the last ban anew, and strikes ahead of it count as made now.
   local function advance(state)
     if now < state.since then
-      state.since, state.ends, state.changed = now, now + state.ends - state.since, true
+      state.since, state.ends, state.changed = now, state.ends - state.since + now, true
     end
     local strikes = state.strikes
     for i = #strikes, 1, -1 do
@@ -93,7 +93,7 @@ local function ban()
   local function knock(state, charge)
     if charge.onset == 1 then
       local newest = state.strikes[#state.strikes]
-      state.since, state.ends, state.changed = now, now + state.ends - state.since, true
+      state.since, state.ends, state.changed = now, state.ends - state.since + now, true
       state.kept = max(newest and newest + charge.within or 0, state.ends + state.level * charge.forgiven)
     end
   end

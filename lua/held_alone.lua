@@ -3,16 +3,16 @@
 -- and the first call of a generation, a call that moves an expiry, and the first call to a long state.
 local run, key, state = ARGV[1], KEYS[1], nil
 local words = run and #run > 21 and #ARGV == 2 and ARGV[2]
-if words and #words > 20 and #KEYS == 1 then
+if words and #words == 22 and #KEYS == 1 then
   local pack, unpack = struct.pack, struct.unpack
   local caller, holder, generation, lease, after = unpack('<I2c8I6I6', run)
   local times, kind, cost, limit = unpack('<BI4dd', words)
   local now_ms = (now - now % 1000) / 1000
   local ends = now_ms - now_ms % ((lease - lease % 4) / 4) + lease
-  local is_acquire = kind == 0x60100 and #words == 21
+  local is_acquire = kind == 0x60100
   local length, at, tag, total, earliest, latest, who, old, new, mark = nil, 22, nil, nil, nil, nil, nil, nil, nil, nil
   local offset
-  if caller == 0x400 and times * cost > 0 and (is_acquire or kind == 0x2060106 and #words == 22) then
+  if caller == 0x400 and times * cost > 0 and (is_acquire or kind == 0x2060106) then
     at = #run == 24 and 32 * unpack('<I2', run, after) - 10 or 0
     if at > 0 then
       -- The call says where the entry stands. The value of another type has errors in these places.

@@ -10,7 +10,7 @@ if #ARGV > 1 and #run >= 22 and run:byte(2) == 4 then
   local now_ms = (now - now % 1000) / 1000
   local quarter = (lease - lease % 4) / 4
   local ends, last_end = now_ms - now_ms % quarter + lease, now_ms + 4 * lease
-  local several, one = #KEYS > 1, #ARGV == 2 and #ARGV[2] == 21
+  local several = #KEYS > 1
   -- The numbers that commands take, as texts: to make one costs as much as half a command.
   local texts = {}
   -- By number of key, where the entry is expected: its first byte, the entry, and the length of the state.
@@ -39,17 +39,17 @@ if #ARGV > 1 and #run >= 22 and run:byte(2) == 4 then
   for r = 2, #ARGV do
     local words = ARGV[r]
     local kind, cost, limit
-    if #words < 21 then
+    if #words < 22 then
       usual = false
       break
     end
     times[r], kind, cost, limit = unpack('<BI4dd', words)
     costs[r], limits[r] = cost, kind == 0x60100 and limit
-    if not several and not one then
+    if not several then
       times[r] = times[r] * (#words - 21)
     end
-    usual = usual and cost > 0 and (kind == 0x60100 or kind == 0x2060106 and not one)
-    local numbers = usual and several and not one and { words:byte(22, -1) } or {}
+    usual = usual and cost > 0 and (kind == 0x60100 or kind == 0x2060106)
+    local numbers = usual and several and { words:byte(22, -1) } or {}
     for n = 1, #numbers do
       local i = numbers[n]
       usual = usual and not asks[i]
@@ -114,7 +114,7 @@ if #ARGV > 1 and #run >= 22 and run:byte(2) == 4 then
       break
     end
     local change, is_touched = 0, false
-    if several and not one then
+    if several then
       first, final = asks[i], asks[i]
     end
     for r = first or 1, final or 0 do

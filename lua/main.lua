@@ -90,13 +90,6 @@ for r = 1, #ARGV do
         end
       end
     end
-  elseif pos > #run then
-    -- Without numbers: each key once.
-    for i = 1, #KEYS do
-      for _ = 1, times do
-        admitted = admitted + decide(charges, string.char(i), 0)
-      end
-    end
   else
     for request = pos - 1, #run - width, width do
       for _ = 1, times do

@@ -36,15 +36,8 @@ for r = 1, #ARGV do
   charge.unit = nil
   --@end
   --@end
-  -- A run without numbers names each key once.
-  local is_numbered = pos <= #run
-  for request = is_numbered and pos or 1, is_numbered and #run or #KEYS, WIDTH do
-    --@single
-    local key1 = is_numbered and byte(run, request) or request
-    --@end
-    --@several
+  for request = pos, #run, WIDTH do
     local KEY_LIST = byte(run, request, request + WIDTH - 1)
-    --@end
     --@each
     if key$ ~= held$ and held$ > 0 or IS_HELD_ELSEWHERE then
       --@leave

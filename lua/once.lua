@@ -30,7 +30,7 @@ local function once()
     if state.ends > 0 and now >= state.ends then
       state.used, state.since, state.ends, state.changed = 0, 0, 0, true
     elseif now < state.since then
-      state.since, state.ends, state.changed = now, now + state.ends - state.since, true
+      state.since, state.ends, state.changed = now, state.ends - state.since + now, true
     end
   end
 

@@ -5,7 +5,7 @@
 //! the fields of the tables are locals: `state.count` of the second charge is `s2_count`, and `charge.limit` is `c2_limit`.
 //!
 //! A skeleton says where they stand. `--@each`, `--@budgets`, `--@ban` and `--@id` repeat the lines down to `--@end` for these
-//! charges, of which `$` is the number. `--@single`, `--@several` and `--@with_id` keep lines for shapes of one charge, of more, and
+//! charges, of which `$` is the number. `--@granting` and `--@with_id` keep lines for calls for as much as there is, and for shapes
 //! with an id. `ban.` and `id.` are the
 //! charges of the ban and of the id.
 
@@ -125,8 +125,6 @@ fn block(name: &str, shape: &Shape, number: Option<usize>) -> Option<Vec<Option<
         "id" => of(|rule| rule == Rule::Once),
         "granting" => once_if(shape.is_granting),
         "with_id" => once_if(rules.contains(&Rule::Once)),
-        "single" => once_if(rules.len() == 1),
-        "several" => once_if(rules.len() > 1),
         _ => return None,
     })
 }
@@ -215,7 +213,7 @@ mod tests {
     use super::*;
     use crate::wire::ScriptCall;
 
-    /// The words of a run of so many charges of each of these rules, whatever they say.
+    /// The words of a run of one charge of each of these rules, whatever it says.
     fn shape(rules: &[u8], times: u8) -> Option<Shape> {
         const LENGTHS: [usize; 13] = [0, 43, 34, 26, 34, 26, 18, 52, 48, 42, 74, 81, 23];
         let mut run = vec![times, 0, u8::try_from(rules.len()).unwrap()];
@@ -224,6 +222,7 @@ mod tests {
             run.extend([rule, 0]);
             run.resize(end, 0);
         }
+        run.extend(1..=u8::try_from(rules.len()).unwrap());
         let keys = vec![&b"key"[..]; rules.len()];
         Shape::of(&ScriptCall {
             keys,
@@ -244,7 +243,9 @@ mod tests {
         }
         for rules in shapes {
             for times in [1, 2] {
-                let text = compose(&shape(&rules, times).unwrap());
+                let shape = shape(&rules, times).unwrap();
+                assert_eq!(shape.is_alone, times == 1);
+                let text = compose(&shape);
                 assert!(text.len() <= 16 << 10, "{rules:?}: {}", text.len());
                 assert_eq!(text.matches("'TIME'").count(), 1);
                 for left in ["--@", "$", "state.", "charge.", "ban.", "id."] {

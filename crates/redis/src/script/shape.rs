@@ -93,7 +93,12 @@ impl Shape {
         let (is_granting, rules) = rules_of(first)?;
         let are_alike = { others.iter() }.all(|run| rules_of(run) == Some((is_granting, rules)));
         let width = rules.iter().flatten().count();
-        let is_alone = others.is_empty() && first.first() == Some(&1) && call.keys.len() == width;
+        // Once, and of each key in their order.
+        let numbers = (1..)
+            .take(width)
+            .eq(first.iter().copied().skip(first.len() - width));
+        let is_once = others.is_empty() && first.first() == Some(&1);
+        let is_alone = is_once && numbers && call.keys.len() == width;
         are_alike.then_some(Self {
             is_alone,
             is_granting,

@@ -236,15 +236,16 @@ fn request(quota: &Quota, mode: Mode, costs: &[u64]) -> Request {
     }
 }
 
-/// The words of one probe, whose run is never shortened.
+/// The words of a probe's charge.
 fn charge_words(quota: &Quota, cost: u64) -> Vec<u8> {
     let (_, call) = {
         let request = request(quota, Mode::Probe, &[cost]);
         let (plan, call) = Plan::with(Calendars::at(START), [&request]);
         (plan, call.runs)
     };
-    // Without times, verb and number of charges.
-    call[0][3..].to_vec()
+    // Without times, verb and number of charges, and without the number of the key.
+    let words = &call[0];
+    words[3..words.len() - 1].to_vec()
 }
 
 fn drain_us(quota: &Quota, units: u64) -> u64 {

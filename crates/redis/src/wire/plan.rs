@@ -1,6 +1,6 @@
 //! Many requests as one call of the script.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -86,54 +86,6 @@ impl Plan {
         requests: impl IntoIterator<Item = &'a Request>,
     ) -> (Self, ScriptCall<'a>) {
         let requests: Vec<_> = requests.into_iter().collect();
-        let (mut plan, call) = Self::of_alike(&requests, &mut calendars)
-            .unwrap_or_else(|| Self::of_any(&requests, &mut calendars));
-        plan.calendars = calendars;
-        (plan, call)
-    }
-
-    /// Plans the usual call, in which all requests are alike and each names another state: as [`of_any`](Self::of_any) does, at
-    /// half the cost.
-    fn of_alike<'a>(
-        requests: &[&'a Request],
-        calendars: &mut Calendars,
-    ) -> Option<(Self, ScriptCall<'a>)> {
-        let first = requests.first()?;
-        let mut keys = Vec::with_capacity(requests.len());
-        // A lone request shares nothing.
-        let is_alone = requests.len() == 1;
-        let mut met = HashSet::with_capacity(if is_alone { 0 } else { requests.len() });
-        for request in requests {
-            let [name] = &request.names[..] else {
-                return None;
-            };
-            if !request.asks_as(first) || !(is_alone || met.insert(&name[..])) {
-                return None;
-            }
-            keys.push(&name[..]);
-        }
-        let plan = Self {
-            order: (0..keys.len()).collect(),
-            keys: (0..keys.len())
-                .map(|key| smallvec![u8::try_from(key).unwrap_or(u8::MAX)])
-                .collect(),
-            ..Self::default()
-        };
-        let mut call = ScriptCall {
-            keys,
-            runs: Vec::with_capacity(1),
-        };
-        call.begin_run((1, &first.wording(calendars).shape));
-        Some((plan, call))
-    }
-
-    /// The number of the key of a request's charge, from 0.
-    pub(crate) fn key(&self, request: usize, charge: usize) -> Option<usize> {
-        let keys = self.keys.get(request)?;
-        keys.get(charge).copied().map(usize::from)
-    }
-
-    fn of_any<'a>(requests: &[&'a Request], calendars: &mut Calendars) -> (Self, ScriptCall<'a>) {
         let mut met = KeyNumbers::of_about(requests.len());
         let mut plan = Self {
             order: Vec::with_capacity(requests.len()),
@@ -143,7 +95,7 @@ impl Plan {
             ..Self::default()
         };
         let Groups { mut groups, words } =
-            Groups::of(requests, &plan.keys, met.names.len(), calendars);
+            Groups::of(&requests, &plan.keys, met.names.len(), &mut calendars);
         groups.sort_by(|a, b| {
             let shape = |group: &Group| (group.wave, group.members.len());
             (shape(a), &words[a.words].shape).cmp(&(shape(b), &words[b.words].shape))
@@ -157,17 +109,23 @@ impl Plan {
         let mut numbers = vec![None; met.names.len()];
         let mut last: Option<(usize, &[u8])> = None;
         for group in &groups {
+            let words = &words[group.words];
             for &member in &group.members {
-                for key in &mut plan.keys[member] {
-                    let met_as = usize::from(*key);
-                    *key = *numbers[met_as].get_or_insert_with(|| {
+                let mut number = |key: u8| {
+                    let met_as = usize::from(key);
+                    *numbers[met_as].get_or_insert_with(|| {
                         call.keys.push(met.names[met_as]);
                         u8::try_from(call.keys.len() - 1).unwrap_or(u8::MAX)
-                    });
+                    })
+                };
+                let keys = &mut plan.keys[member];
+                // In the order of the words.
+                for &name in &words.names {
+                    number(keys[name]);
                 }
+                keys.iter_mut().for_each(|key| *key = number(*key));
                 plan.order.push(member);
             }
-            let words = &words[group.words];
             let head = (group.members.len(), &words.shape[..]);
             if last != Some(head) {
                 call.begin_run(head);
@@ -183,8 +141,14 @@ impl Plan {
         }
         let timeless = |position: &usize| requests[*position].names.is_empty();
         plan.order.extend((0..requests.len()).filter(timeless));
-        call.drop_obvious_numbers(groups.first().map(|group| &words[group.words]));
+        plan.calendars = calendars;
         (plan, call)
+    }
+
+    /// The number of the key of a request's charge, from 0.
+    pub(crate) fn key(&self, request: usize, charge: usize) -> Option<usize> {
+        let keys = self.keys.get(request)?;
+        keys.get(charge).copied().map(usize::from)
     }
 }
 
@@ -260,125 +224,5 @@ impl ScriptCall<'_> {
         run.push(u8::try_from(times).unwrap_or(u8::MAX));
         run.extend_from_slice(shape);
         self.runs.push(run);
-    }
-
-    /// A single run that names each key once, in order, can leave the numbers out.
-    fn drop_obvious_numbers(&mut self, words: Option<&Wording>) {
-        if let ([run], Some(words)) = (&mut self.runs[..], words) {
-            let head = words.shape.len() + 1;
-            let numbers = (1..=self.keys.len()).map(|number| u8::try_from(number).unwrap_or(0));
-            if words.is_decision()
-                && words.names.len() == 1
-                && run
-                    .get(head..)
-                    .is_some_and(|said| numbers.eq(said.iter().copied()))
-            {
-                run.truncate(head);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tollgate_core::{Algorithm, Call, Charge, Key, Mode, Quota, Scope};
-
-    use super::*;
-    use crate::name::Names;
-
-    fn request(quota: Quota, mode: Mode, cost: u64, caller: usize) -> Request {
-        let key = Key::from(caller as u64);
-        let charge = Charge {
-            scope: Scope::of("api", 0, &quota),
-            quota: &quota,
-            key: &key,
-            cost,
-            mode,
-        };
-        Request::for_decision(Call::of(&[charge]), &Names::new("tollgate".to_owned()))
-    }
-
-    #[test]
-    fn requests_that_are_alike_are_planned_as_any_others_are() {
-        let gcra = Quota::per_second(10);
-        let offset = Duration::ZERO;
-        let window = gcra.using(Algorithm::FixedWindow { offset });
-        for quota in [gcra, gcra.burst(3), window] {
-            for (mode, cost) in [(Mode::Enforce, 1), (Mode::Shadow, 2), (Mode::Probe, 0)] {
-                for count in [1, 2, 64, MAX_KEYS] {
-                    let requests: Vec<_> = (0..count)
-                        .map(|caller| request(quota, mode, cost, caller))
-                        .collect();
-                    let requests: Vec<_> = requests.iter().collect();
-
-                    let alike = Plan::of_alike(&requests, &mut Calendars::default());
-
-                    let any = Plan::of_any(&requests, &mut Calendars::default());
-                    assert_eq!(alike, Some(any), "{quota} {mode:?} {cost}, {count} times");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn requests_that_differ_or_share_a_state_are_not_alike() {
-        let quota = Quota::per_second(10);
-        let first = request(quota, Mode::Enforce, 1, 0);
-        let others = [
-            request(quota, Mode::Enforce, 1, 0),
-            request(quota, Mode::Enforce, 2, 1),
-            request(quota, Mode::Shadow, 1, 1),
-            request(quota.burst(3), Mode::Enforce, 1, 1),
-            Request::nothing(),
-        ];
-        let alike = |requests: &[&Request]| {
-            Plan::of_alike(requests, &mut Calendars::default()).map(|(plan, _)| plan)
-        };
-        for other in &others {
-            assert_eq!(alike(&[&first, other]), None, "{other:?}");
-            assert_eq!(alike(&[other, &first]), None, "{other:?}");
-        }
-    }
-
-    /// A request for one state each, by their numbers.
-    fn request_for(quota: Quota, states: [usize; 2]) -> Request {
-        let keys = states.map(|state| Key::from(state as u64));
-        let charges = keys.each_ref().map(|key| Charge {
-            scope: Scope::of("api", 0, &quota),
-            quota: &quota,
-            key,
-            cost: 1,
-            mode: Mode::Enforce,
-        });
-        Request::for_decision(Call::of(&charges), &Names::new("tollgate".to_owned()))
-    }
-
-    #[test]
-    fn equal_requests_are_one_and_its_number_of_times_unless_another_stands_between_them() {
-        let quota = Quota::per_second(10);
-        let runs = |asked: &[[usize; 2]]| {
-            let requests: Vec<_> = asked
-                .iter()
-                .map(|states| request_for(quota, *states))
-                .collect();
-            let (plan, call) = Plan::of(&requests);
-            assert_eq!(
-                plan.order,
-                (0..asked.len()).collect::<Vec<_>>(),
-                "{asked:?}"
-            );
-            // The number of times of each run, and the numbers of its keys.
-            let told = |run: &Vec<u8>| (run[0], run[3 + 2 * 43..].to_vec());
-            call.runs.iter().map(told).collect::<Vec<_>>()
-        };
-        assert_eq!(runs(&[[5, 9]; 3]), [(3, vec![1, 2])]);
-        // In another order, and with a request between that names one of these states.
-        assert_eq!(runs(&[[5, 9], [9, 5]]), [(1, vec![1, 2, 2, 1])]);
-        let between = runs(&[[5, 9], [7, 9], [5, 9]]);
-        assert_eq!(between, [(1, vec![1, 2, 3, 2, 1, 2])]);
-        let behind = runs(&[[5, 9], [5, 9], [5, 7]]);
-        assert_eq!(behind, [(2, vec![1, 2]), (1, vec![1, 3])]);
     }
 }

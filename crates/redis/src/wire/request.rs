@@ -261,12 +261,6 @@ const fn is_plain(quota: &Quota) -> bool {
     !quota.waits() && quota.warm_up_period().is_zero()
 }
 
-impl Wording {
-    pub(super) fn is_decision(&self) -> bool {
-        self.shape.first() == Some(&DECIDE)
-    }
-}
-
 impl Request {
     /// Says whether equal ones for the same keys may be sent as one and its number of times.
     pub(super) fn may_repeat(&self) -> bool {

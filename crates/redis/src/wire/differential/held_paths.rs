@@ -222,19 +222,17 @@ fn the_paths_for_what_is_held_decide_as_the_general_one() {
             beside.extend([0, 0]);
         }
         let asks = Asks::random(&mut random);
-        // One run for all keys, or one for each; with numbers, or without them where they are obvious.
+        // One run for all keys, or one for each.
         let (mut own, mut general) = (vec![caller], vec![beside]);
         if keys == 1 || random.below(2) == 0 {
             let all: Vec<u8> = (1..=u8::try_from(keys).unwrap()).collect();
-            let repeats = if keys == 1 { asks.repeats } else { 1 };
-            let is_obvious = asks.acquires && repeats == 1 && random.below(3) > 0;
-            own.push(asks.run(if is_obvious { &[] } else { &all }));
-            if repeats == 2 {
-                *own.last_mut().unwrap() = asks.run(&[1, 1]);
-                general.push(asks.run(&[1, 1]));
+            let numbers = if keys == 1 && asks.repeats == 2 {
+                vec![1, 1]
             } else {
-                general.push(asks.run(&all));
-            }
+                all
+            };
+            own.push(asks.run(&numbers));
+            general.push(asks.run(&numbers));
         } else {
             for number in 1..=u8::try_from(keys).unwrap() {
                 let run = Asks::random(&mut random).run(&[number]);
