@@ -259,16 +259,17 @@ impl Key {
     /// use tollgate::Key;
     ///
     /// assert!(Key::missing().is_incomplete());
-    /// assert!(Key::tuple([&Key::from("acme"), &Key::missing()]).is_incomplete());
+    /// let nobody = Key::tuple([&Key::from("acme"), &Key::missing()]);
+    /// assert!(nobody.is_incomplete());
+    /// assert!(Key::tuple([&Key::from("a".repeat(1_000)), &nobody]).is_incomplete());
     /// assert!(!Key::from("alice").is_incomplete());
     /// ```
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        match self.kind() {
-            KeyKind::Missing => true,
-            KeyKind::Tuple => self.parts().any(|part| part.kind() == KeyKind::Missing),
-            _ => false,
-        }
+        let has_parts =
+            self.kind() == KeyKind::Tuple || matches!(self.source(), Some(Source::Parts(_)));
+        self.kind() == KeyKind::Missing
+            || has_parts && self.parts().any(|part| part.is_incomplete())
     }
 
     /// The canonical form: the kind as one byte, then the content. An identity longer than [`MAX_LEN`](Self::MAX_LEN) has the
@@ -584,6 +585,15 @@ mod tests {
             assert_eq!(contents(&found), contents(&given), "{lengths:?}");
             assert_eq!(key.clone().compact(), key);
         }
+        // What an incomplete one lacks is known however long it is, and wherever the part stands.
+        let long = Key::from("k".repeat(1_000));
+        let inner = Key::tuple([&Key::missing(), &long]);
+        for incomplete in [&inner, &Key::tuple([&long, &inner])] {
+            let compact = incomplete.clone().compact();
+            assert!(incomplete.is_incomplete() && compact.is_incomplete());
+            assert_eq!(&compact, incomplete);
+        }
+        assert!(!Key::tuple([&long, &long]).is_incomplete());
         // A tuple in a tuple is one part, and any other key is its own only part.
         let pair = Key::tuple(&of(&[200]));
         let nested = Key::tuple([&pair, &Key::global()]);

@@ -130,11 +130,16 @@ impl Key {
     }
 
     /// Drops the source of a digest: the identity stays, in at most [`MAX_LEN`](Self::MAX_LEN) bytes. For keys that are kept
-    /// longer than a request.
+    /// longer than a request. An [incomplete](Self::is_incomplete) identity keeps its parts, each of which is as short, and so
+    /// stays known as one.
     #[must_use]
     #[inline]
     pub fn compact(self) -> Self {
         match &self.0 {
+            Repr::Digested(_) if self.is_incomplete() => {
+                let parts: Vec<_> = self.parts().map(Self::compact).collect();
+                Self::tuple(&parts)
+            }
             Repr::Digested(digested) => digested.key.clone(),
             Repr::Inline { .. } | Repr::Heap(_) => self,
         }

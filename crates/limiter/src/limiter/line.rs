@@ -16,9 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep, sleep};
-use tollgate_core::{
-    Answer, BackendError, Call, Charge, Decision, FailureKind, Mode, Quota, Receipt,
-};
+use tollgate_core::{Answer, BackendError, Call, Charge, Decision, FailureKind, Mode, Quota};
 
 use super::plan::{Entries, is_place};
 use super::{Limiter, Plan, Rejection};
@@ -238,6 +236,13 @@ impl Turn {
                 None => (self.decision.verdict_at(position), *verdict),
             });
         }
+        // Ids stand behind all quotas, and go with the receipts of their charges.
+        let behind = self.decision.verdicts().iter().enumerate();
+        verdicts.extend(
+            behind
+                .skip(verdicts.len())
+                .map(|(position, verdict)| (self.decision.verdict_at(position), *verdict)),
+        );
         self.decision = Decision::apart(held.is_admitted(), verdicts);
     }
 
@@ -273,9 +278,9 @@ fn give_back_charges<'c>(
     decision: &Decision,
     gives: fn(&Quota) -> bool,
 ) {
-    let decided = charges.zip(decision.verdicts()).enumerate();
-    for (position, (charge, verdict)) in decided.filter(|(_, (charge, _))| gives(charge.quota)) {
-        if let Some(receipt) = Receipt::of(charge, verdict, decision.verdict_at(position)) {
+    let charges: SmallVec<[Charge<'_>; 4]> = charges.copied().collect();
+    for receipt in decision.receipts(&charges) {
+        if gives(receipt.quota()) {
             let taken = receipt.cost();
             limiter.give_back(receipt, taken);
         }

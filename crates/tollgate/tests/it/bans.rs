@@ -14,7 +14,7 @@ use axum::routing::get;
 use http::{HeaderMap, Request, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tollgate::key::{Cookie, Global, Header};
+use tollgate::key::{Cookie, Global, Header, KeyExtractor};
 use tollgate::{
     Ban, Block, Cause, CheckError, ConfigError, Event, Key, Limiter, ManualClock, OnMissing,
     Policy, Quota, QuotaLookup, Quotas, RateLimitLayer, RateLimitStatus, Share, Tiers, Verdict,
@@ -185,35 +185,36 @@ async fn responses_may_be_strikes() {
     assert_eq!(probe.unwrap().verdicts()[0].remaining(), 96);
 }
 
-/// Others of the tenant lack it as well.
+/// Others of the tenant lack it as well, however long its name is, and wherever the part stands.
 #[tokio::test]
 async fn callers_who_lack_a_part_of_their_identity_are_never_banned() {
+    let long = "t".repeat(126);
+    for account in ["acme", &long] {
+        let (name, part) = (Header::new("account"), Cookie::new("session"));
+        lacking(account, (name.clone(), part.clone())).await;
+        lacking(account, (name, (part, Header::new("device")))).await;
+    }
+}
+
+async fn lacking(account: &str, key: impl KeyExtractor) {
     let policy = Policy::new("login", Quota::per_minute(4));
-    let key = (Header::new("account"), Cookie::new("session"));
     let policy = policy
         .key(key)
         .strike_if(|response| response.status() == 401);
     let server = Server::start([policy.ban(BAN)]).await;
     for _ in 0..4 {
-        assert_eq!(server.get("acme", 401).await.status, 401);
+        assert_eq!(server.get(account, 401).await.status, 401);
     }
     for _ in 0..8 {
-        let denied = server.get("acme", 401).await;
+        let denied = server.get(account, 401).await;
         assert_eq!((denied.status, denied.is_ban()), (429, false));
     }
     server.clock.advance(MINUTE);
-    assert_eq!(server.get("acme", 200).await.status, 200);
-    assert!(
-        server
-            .limiter
-            .bans("login")
-            .await
-            .unwrap()
-            .callers()
-            .is_empty()
-    );
+    assert_eq!(server.get(account, 200).await.status, 200);
+    let banned = server.limiter.bans("login").await.unwrap();
+    assert!(banned.callers().is_empty());
 
-    let key = Key::tuple([&Key::from("acme"), &Key::missing()]);
+    let key = Key::tuple([&Key::from(account), &Key::missing()]);
     let refused = server.limiter.ban("login", key, MINUTE).await;
     assert!(
         matches!(refused, Err(CheckError::WrongKey { .. })),

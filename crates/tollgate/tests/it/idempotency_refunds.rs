@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tollgate::key::{Global, Header};
-use tollgate::{Backend, Limiter, MemoryBackend, Policy, Quota, RateLimitLayer};
+use tollgate::{Backend, Concurrent, Limiter, MemoryBackend, Policy, Quota, RateLimitLayer};
 use tollgate_testkit::{Fault, Proxy, Standalone};
 
 const REPLAYS: u64 = 2;
@@ -39,8 +39,19 @@ impl Logins {
     }
 
     async fn of(backend: Arc<dyn Backend>, policy: Policy) -> Self {
+        Self::beside(backend, policy, []).await
+    }
+
+    /// With other policies, which have no ids.
+    async fn beside(
+        backend: Arc<dyn Backend>,
+        policy: Policy,
+        others: impl IntoIterator<Item = Policy>,
+    ) -> Self {
         let policy = policy.key(Global).once_by(Header::new("idempotency-key"));
         let limiter = Limiter::builder().policy(policy).backend(backend);
+        let others = others.into_iter().map(|other| other.key(Global));
+        let limiter = others.fold(limiter, |limiter, other| limiter.policy(other));
         let limiter = limiter.build().unwrap();
         let (begun, wrong) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
         let (beginning, guesses) = (Arc::clone(&begun), Arc::clone(&wrong));
@@ -151,6 +162,81 @@ async fn a_charge_that_is_settled_to_less_makes_no_wrong_guess_free() {
             (1..=2 * (1 + REPLAYS)).contains(&wrong),
             "{wrong} of {passed}"
         );
+    }
+}
+
+fn in_line() -> Policy {
+    let quota = Quota::per_second(20).burst(1);
+    Policy::new("smooth", quota.wait_up_to(Duration::from_secs(10)))
+}
+
+/// A replay waits in the line as its first attempt does, and that hangs up before its turn.
+#[tokio::test]
+async fn hanging_up_in_a_line_makes_no_replay_free() {
+    const QUOTA: u64 = 3;
+    let (backends, _server) = everywhere().await;
+    for backend in backends {
+        let day = Policy::new("day", Quota::per_day(QUOTA));
+        let logins = Arc::new(Logins::beside(backend, day, [in_line()]).await);
+        for round in 0..12 {
+            let id = format!("login-{round}");
+            let mut first = TcpStream::connect(logins.served.0).await.unwrap();
+            let head = format!(
+                "POST /login HTTP/1.1\r\nhost: a\r\nidempotency-key: {id}\r\ncontent-length: 0\r\n\r\n"
+            );
+            first.write_all(head.as_bytes()).await.unwrap();
+            sleep(Duration::from_millis(5)).await;
+            let replays: Vec<_> = (0..REPLAYS)
+                .map(|_| {
+                    let (logins, id) = (Arc::clone(&logins), id.clone());
+                    tokio::spawn(async move {
+                        let replay = logins.request(&id, "wrong");
+                        logins.served.request(replay).await.status()
+                    })
+                })
+                .collect();
+            sleep(Duration::from_millis(5)).await;
+            drop(first);
+            for replay in replays {
+                replay.await.unwrap();
+            }
+        }
+        let wrong = logins.wrong.load(Ordering::SeqCst);
+        assert!((1..=QUOTA * (1 + REPLAYS)).contains(&wrong), "{wrong}");
+    }
+}
+
+/// A request that has waited, and then finds no place, is refused, and its id with it.
+#[tokio::test]
+async fn a_refund_behind_a_turn_or_a_place_makes_no_wrong_guess_free() {
+    const QUOTA: u64 = 3;
+    let place = || Policy::new("places", Concurrent::at_most(100));
+    for others in [
+        vec![],
+        vec![in_line()],
+        vec![place()],
+        vec![in_line(), place()],
+    ] {
+        let (backends, _server) = everywhere().await;
+        for backend in backends {
+            let day = Policy::new("day", Quota::per_day(QUOTA))
+                .count_if(|response| response.status() == StatusCode::UNAUTHORIZED);
+            let logins = Logins::beside(backend, day, others.clone()).await;
+            for round in 0..8 {
+                let id = format!("login-{round}");
+                for word in ["right", "wrong", "wrong"] {
+                    logins.served.request(logins.request(&id, word)).await;
+                    // Redis is asked for the refund later.
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
+            let wrong = logins.wrong.load(Ordering::SeqCst);
+            let policies = others.len();
+            assert!(
+                (1..=QUOTA * (1 + REPLAYS)).contains(&wrong),
+                "{wrong} beside {policies}"
+            );
+        }
     }
 }
 

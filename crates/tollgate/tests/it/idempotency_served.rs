@@ -129,6 +129,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn a_check_whose_answer_from_redis_is_lost_is_charged_once_and_its_replays_are_bounded() {
     let server = Standalone::start();
     let direct = strict(&server.url(), PATIENCE).await;
+    // Then the lost answer is that of a decision, and not of a missing script.
+    direct.check("orders", "anybody").id("first").await.unwrap();
     let faults = [
         ("broken", Fault::Drop, PATIENCE),
         ("in half", Fault::Truncate, PATIENCE),
