@@ -166,16 +166,17 @@ pub(crate) fn unclear(policy: &PolicyConfig) -> String {
     format!(", but {others} unless on_missing = \"deny\"")
 }
 
-/// The tiers that have less than callers in none.
+/// The tiers that have less than callers in none: a lower rate, a smaller burst, or fewer at once.
 pub(crate) fn stricter_tiers(policy: &PolicyConfig) -> impl Iterator<Item = &str> {
-    let own = least_rate(&policy.quotas);
+    let own = least(&policy.quotas);
     let tiers = policy.tiers.iter().flat_map(|tiers| &tiers.quotas);
-    let stricter = tiers.filter(move |(_, quotas)| least_rate(quotas) < own);
+    let is_less = move |quotas| least(quotas).iter().zip(own).any(|(less, own)| *less < own);
+    let stricter = tiers.filter(move |(_, quotas)| is_less(quotas));
     stricter.map(|(tier, _)| tier.as_str())
 }
 
-/// The least that the quotas let through in a thousand seconds, whole units of it; the most there is if none of them says.
-fn least_rate(quotas: &QuotasConfig) -> u128 {
+/// The least that the quotas let through in a thousand seconds, in one moment, and at once; the most there is where none of them says.
+fn least(quotas: &QuotasConfig) -> [u128; 3] {
     let texts: Vec<&str> = match quotas {
         QuotasConfig::One(text) => vec![text],
         QuotasConfig::Many(texts) => texts.iter().map(String::as_str).collect(),
@@ -183,12 +184,16 @@ fn least_rate(quotas: &QuotasConfig) -> u128 {
     };
     let quotas = texts.iter().flat_map(|text| text.split(';'));
     let quotas = quotas.filter_map(|text| text.trim().parse::<Quota>().ok());
-    let rated = quotas.filter(|quota| !quota.period().is_zero());
-    let rates = rated.map(|quota| {
-        let nanoseconds = quota.period().as_nanos();
-        u128::from(quota.limit()) * 1_000_000_000_000 / nanoseconds
-    });
-    rates.min().unwrap_or(u128::MAX)
+    quotas.fold([u128::MAX; 3], |[rate, burst, at_once], quota| {
+        let capacity = u128::from(quota.capacity());
+        match quota.period().as_nanos() {
+            0 => [rate, burst, at_once.min(capacity)],
+            nanoseconds => {
+                let own = u128::from(quota.limit()) * 1_000_000_000_000 / nanoseconds;
+                [rate.min(own), burst.min(capacity), at_once]
+            }
+        }
+    })
 }
 
 /// A line for each policy that refuses callers or has stricter tiers, and whose limit some may avoid.

@@ -35,7 +35,6 @@ mod host;
 #[cfg(feature = "json")]
 mod json_field;
 mod later;
-mod lenient;
 mod list;
 mod matched_route;
 #[cfg(feature = "tonic")]

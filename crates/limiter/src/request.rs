@@ -201,8 +201,8 @@ impl<'a> RequestView<'a> {
     /// True if no pattern says anything about the path: neither one of axum's nor one of the policy's.
     pub(crate) fn is_of_unknown_route(&self) -> bool {
         let has_routes = |routing: &Routing<'_>| !routing.routes.is_empty();
-        let is_told = self.matched_path().is_some() || self.nested_path().is_some();
-        !is_told && !self.routing.is_some_and(has_routes)
+        // What `nest` took off says nothing about the rest: a layer around a nested service comes before its router.
+        self.matched_path().is_none() && !self.routing.is_some_and(has_routes)
     }
 
     /// The part of the path that axum's `nest` took off, as it was written there.

@@ -5,10 +5,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::{AUTHORIZATION, HOST};
+use http::header::{AUTHORIZATION, COOKIE, HOST, HeaderName};
 use http::{HeaderValue, Request};
 use tollgate::config::KeyConfig;
-use tollgate::key::{BasicUser, Host, KeyExtractor, Method};
+use tollgate::key::{BasicUser, BearerToken, Cookie, Host, KeyExtractor, Method};
 use tollgate::{Key, KeyKind, Limiter, Policy, RequestView};
 
 /// The way in which the values of a rule are read.
@@ -189,50 +189,32 @@ impl Part {
                 Ok(limiter.client_key(address))
             }
             Self::Host => host(value).ok_or(Lacks::Readable),
-            Self::BearerToken => match behind_scheme(value, b"bearer") {
-                Some([]) => Err(Lacks::Value),
-                Some(token) => Ok(Key::bytes(token)),
-                None => Ok(Key::bytes(value)),
-            },
-            Self::BasicUser => match behind_scheme(value, b"basic") {
-                Some(_) => basic_user(value).ok_or(Lacks::Readable),
-                None => Ok(Key::bytes(value)),
-            },
-            Self::Cookie(name) => cookie(value, name),
+            Self::BearerToken => in_line(&BearerToken, AUTHORIZATION, value, b" \t,"),
+            Self::BasicUser => in_line(&BasicUser, AUTHORIZATION, value, b" \t"),
+            Self::Cookie(name) => in_line(&Cookie::new(name), COOKIE, value, b"=;"),
             Self::Text => Ok(Key::bytes(value)),
         }
     }
 }
 
-/// What stands behind this scheme in a line of `Authorization`.
-fn behind_scheme<'v>(value: &'v [u8], scheme: &[u8]) -> Option<&'v [u8]> {
-    let value = value.trim_ascii();
-    let (said, behind) = value.split_at_checked(scheme.len())?;
-    let is_line =
-        said.eq_ignore_ascii_case(scheme) && behind.first().is_none_or(u8::is_ascii_whitespace);
-    is_line.then(|| behind.trim_ascii())
-}
-
-fn basic_user(line: &[u8]) -> Option<Key> {
-    let mut request = Request::new(());
-    let line = HeaderValue::from_bytes(line).ok()?;
-    request.headers_mut().insert(AUTHORIZATION, line);
-    BasicUser.extract(&RequestView::of(&request)).ok()
-}
-
-/// The value of a cookie in a whole line. A value without the name is the cookie's own.
-fn cookie(value: &[u8], name: &str) -> Result<Key, Lacks> {
-    let pairs = value.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    let mut values =
-        pairs.filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
-    match (values.next(), values.next()) {
-        (None, _) if value.contains(&b';') => Err(Lacks::Value),
-        (None, _) => Ok(Key::bytes(value)),
-        (Some(b""), None) => Err(Lacks::Value),
-        (Some(only), None) => Ok(Key::bytes(only)),
-        // A service may read either.
-        (Some(_), Some(_)) => Err(Lacks::Readable),
+/// What a whole line of this header says, as the policy's key reads it. Without any of the bytes that a line has it is a value alone.
+fn in_line(
+    key: &impl KeyExtractor,
+    header: HeaderName,
+    value: &[u8],
+    of_lines: &[u8],
+) -> Result<Key, Lacks> {
+    if !value.iter().any(|byte| of_lines.contains(byte)) {
+        return Ok(Key::bytes(value));
     }
+    let line = HeaderValue::from_bytes(value).map_err(|_| Lacks::Readable)?;
+    let mut request = Request::new(());
+    request.headers_mut().insert(header, line);
+    let found = key.extract(&RequestView::of(&request));
+    found.map_err(|missing| match missing.is_ambiguous() {
+        true => Lacks::Readable,
+        false => Lacks::Value,
+    })
 }
 
 /// The parts of a key, those of lists in it too.

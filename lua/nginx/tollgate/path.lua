@@ -41,6 +41,15 @@ local function tidied(path, gone)
   return "/" .. concat(segments, "/")
 end
 
+-- The path to which `..` leads.
+local function led_up(path)
+  local segments = {}
+  for segment in gmatch(path, "[^/]+") do
+    segments[segment == ".." and #segments or #segments + 1] = segment ~= ".." and segment or nil
+  end
+  return "/" .. concat(segments, "/")
+end
+
 -- With a name in place of each empty one, for a parameter that may be empty in front of a last slash.
 local function filled(path)
   local segments, last = {}, byte(path, #path) == 47 and #path - 1 or #path
@@ -58,7 +67,8 @@ local function others(form)
   end
   local known, forms = { [form] = true }, {}
   local decoded = gsub(form, "%%2F", "/")
-  for _, other in ipairs { trimmed(form), tidied(form), tidied(form, "."), tidied(decoded, ".") } do
+  local named, parted = tidied(form, "."), tidied(decoded, ".")
+  for _, other in ipairs { trimmed(form), tidied(form), named, parted, led_up(named), led_up(parted) } do
     if not known[other] then
       known[other], forms[#forms + 1] = true, other
     end

@@ -175,8 +175,11 @@ end
 local function in_small_letters(value)
   local digits = match(value, "^0[xX](%x+)$") or match(value, "^%x+$")
   if digits and #digits >= 16 then return lower(digits) end
-  local is_ulid = #value == 26 and find(value, "^[0-7]%w+$") and not find(value, "[iloILOuU]")
-  return is_ulid and lower(value) or nil
+  if #value ~= 26 or find(value, "%W") or find(value, "[iloILOuU]") then return nil end
+  -- A ULID has 128 bits, and its 26 digits 130: its reader drops the first two.
+  local digits = lower(value)
+  local first = (find("0123456789abcdefghjkmnpqrstvwxyz", sub(digits, 1, 1), 1, true) - 1) % 8
+  return first .. sub(digits, 2)
 end
 
 -- Handlers read 7, 007, 7.0 and +7 as one number, and a UUID or an IPv6 address in any of its forms as one.

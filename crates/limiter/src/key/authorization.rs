@@ -11,15 +11,20 @@ use crate::RequestView;
 pub(super) fn credentials<'r>(request: &RequestView<'r>, scheme: &str) -> Reading<&'r [u8]> {
     let lines = request.headers().get_all(AUTHORIZATION).into_iter();
     let lines = lines.map(HeaderValue::as_bytes);
-    // Another scheme says as much as an empty value.
-    Reading::by(lines.map(|line| behind(scheme, line.trim_ascii()).unwrap_or_default()))
+    let read = |line: &'r [u8]| {
+        let line = line.trim_ascii();
+        // Another scheme says as much as an empty value.
+        let value = behind(scheme, line).unwrap_or_default();
+        // Some readers find nothing behind a tab.
+        let is_lenient = line.get(scheme.len()) == Some(&b'\t');
+        [Some(value), is_lenient.then_some(&b""[..])]
+    };
+    Reading::by(lines.flat_map(read).flatten())
 }
 
 fn behind<'r>(scheme: &str, line: &'r [u8]) -> Option<&'r [u8]> {
     let (start, rest) = line.split_at_checked(scheme.len())?;
     let is_scheme = start.eq_ignore_ascii_case(scheme.as_bytes());
-    let rest = rest
-        .strip_prefix(b" ")
-        .or_else(|| rest.strip_prefix(b"\t"))?;
-    is_scheme.then(|| rest.trim_ascii())
+    let is_apart = matches!(rest, [b' ' | b'\t', ..]);
+    (is_scheme && is_apart).then(|| rest.trim_ascii())
 }

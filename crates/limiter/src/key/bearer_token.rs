@@ -42,6 +42,6 @@ impl KeyExtractor for BearerToken {
     }
 
     fn shape(&self) -> KeyShape {
-        KeyShape::Spelled(Spelling::Field)
+        KeyShape::Spelled(Spelling::Token)
     }
 }

@@ -92,8 +92,12 @@ impl KeyExtractor for FormField {
                 Err(self.missing.clone().ambiguous(ELSEWHERE))
             }
             Ok(body) => {
-                let in_body = values(body, &self.name);
-                Reading::by(in_query().chain(nothing).chain(in_body)).key(&self.missing)
+                let in_body = || values(body, &self.name);
+                // `Form` looks at the body of a HEAD alone, and other readers at the query as of a GET.
+                let is_lacking = *request.method() == Method::HEAD && in_body().next().is_none();
+                let lacking = is_lacking.then_some(Cow::Borrowed(&b""[..]));
+                let all = in_query().chain(nothing).chain(in_body()).chain(lacking);
+                Reading::by(all).key(&self.missing)
             }
             // A form in the query is ambiguous too: a handler that reads the body might see another value.
             Err(why) => Err(self.missing.clone().ambiguous(why)),

@@ -21,6 +21,8 @@ pub enum Spelling {
     },
     /// The value of a header, with blanks around it.
     Field,
+    /// A bearer token, with blanks around it.
+    Token,
     /// The user of Basic authorization.
     User,
     /// Encoded with `%`, or in quotes.
@@ -47,7 +49,7 @@ impl Spelling {
                 }
                 Some(tidy(value))
             }
-            Self::Field => Some(text.trim_ascii().to_vec()),
+            Self::Field | Self::Token => Some(text.trim_ascii().to_vec()),
             Self::Cookie => Some(plain_cookie(text).into_owned()),
             Self::Name => Some(text.to_ascii_lowercase()),
             Self::Host => Some(one_host(str::from_utf8(text).ok()?)?.into_bytes()),
@@ -65,11 +67,12 @@ impl Spelling {
             Self::User => text
                 .contains(':')
                 .then(|| format!("its key is a user, and the name {text:?} has a colon")),
-            Self::Field => text
+            Self::Token => text
                 .trim()
-                .contains(|c: char| c.is_ascii_control() && c != '\t')
-                .then(|| format!("its key is a header, and {text:?} has a control character, which no header has")),
-            Self::Typed | Self::InPath { .. } | Self::Cookie | Self::Name => None,
+                .contains([' ', '\t', ','])
+                .then(|| format!("its key is a bearer token, and {text:?} is none; write what stands behind \"Bearer\"")),
+            // A gateway may state any text as the value of a header.
+            Self::Typed | Self::InPath { .. } | Self::Field | Self::Cookie | Self::Name => None,
             // A route that the policy's own paths do not meet is accepted: a layer may rewrite a path before axum's router reads it.
             Self::Route => (Pattern::parse(&text).err())
                 .map(|why| format!("its key is a route, and {text:?} {why}")),

@@ -56,9 +56,20 @@ fn in_small_letters(text: &[u8]) -> Option<Vec<u8>> {
         return Some(digits.to_ascii_lowercase());
     }
     let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() && !b"iloILOuU".contains(byte);
-    let is_ulid =
-        text.len() == 26 && matches!(text, [b'0'..=b'7', ..]) && text.iter().all(is_digit);
-    is_ulid.then(|| text.to_ascii_lowercase())
+    let is_ulid = text.len() == 26 && text.iter().all(is_digit);
+    is_ulid.then(|| one_ulid(text.to_ascii_lowercase()))
+}
+
+/// A ULID has 128 bits, and its 26 digits 130: its reader drops the first two.
+fn one_ulid(mut digits: Vec<u8>) -> Vec<u8> {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+    if let Some(first) = digits.first_mut()
+        && let Some(value) = DIGITS.iter().position(|digit| digit == first)
+    {
+        *first = DIGITS[value % 8];
+    }
+    digits
 }
 
 fn number(text: &[u8]) -> Option<Vec<u8>> {
@@ -195,15 +206,15 @@ mod tests {
         ] {
             assert_eq!(form(text), "507f1f77bcf86cd799439011", "{text}");
         }
-        assert_eq!(
-            form("01ARZ3NDEKTSV4RRFFQ69G5FAV"),
-            "01arz3ndektsv4rrffq69g5fav"
-        );
+        // Its reader drops the first two of 130 bits.
+        for first in ["0", "8", "G", "g", "R"] {
+            let text = format!("{first}1ARZ3NDEKTSV4RRFFQ69G5FAV");
+            assert_eq!(form(&text), "01arz3ndektsv4rrffq69g5fav", "{text}");
+        }
         for text in [
             "DEADBEEF",
             "0xDEADBEEF",
             "507F1F77BCF86CD79943901G",
-            "81ARZ3NDEKTSV4RRFFQ69G5FAV",
             "01ARZ3NDEKTSV4RRFFQ69G5FAI",
             "01ARZ3NDEKTSV4RRFFQ69G5FA",
         ] {

@@ -237,3 +237,43 @@ async fn a_credential_is_one_identity_in_a_line_of_its_header_and_alone() {
         assert_eq!(passed, 2, "{key}");
     }
 }
+
+/// A line that has no such credential, or one that readers differ about, is no identity that its sender could choose.
+#[tokio::test]
+async fn a_line_is_read_as_the_policys_key_reads_it() {
+    let spaced = |n: usize| format!("s{}=leaked", " ".repeat(n));
+    let encoded = ["%73", "s"].map(|name| format!("{name}=leaked"));
+    let lines: [(&str, Vec<String>, usize); 6] = [
+        ("{ cookie = 's' }", (0..5).map(spaced).collect(), 2),
+        ("{ cookie = 's' }", [encoded.clone(), encoded].concat(), 2),
+        (
+            "{ cookie = 's' }",
+            (0..5).map(|n| format!("theme=x{n}")).collect(),
+            0,
+        ),
+        (
+            "'bearer-token'",
+            (0..5).map(|n| format!("Basic x{n}")).collect(),
+            0,
+        ),
+        (
+            "'bearer-token'",
+            (0..5).map(|n| format!("Bearer abc,{n}")).collect(),
+            0,
+        ),
+        (
+            "'basic-user'",
+            (0..5).map(|n| format!("Bearer x{n}")).collect(),
+            0,
+        ),
+    ];
+    for (key, lines, most) in lines {
+        let rules = rules(&format!("key = {key}\non_missing = 'deny'"), &["c"]);
+        let mut asker = Asker::of(&rules).await;
+        let mut passed = 0;
+        for line in &lines {
+            passed += usize::from(passes(&asker.ask([descriptor(&[("c", line)])]).await));
+        }
+        assert!(passed <= most, "{key} {lines:?}: {passed}");
+    }
+}

@@ -48,6 +48,7 @@ mod failure;
 mod failure_cluster;
 mod failure_redis;
 mod grpc;
+mod handler_readings;
 mod handles;
 mod hostile_clients;
 mod idempotency;

@@ -328,6 +328,15 @@ fn a_block_list_that_a_caller_may_avoid_is_warned_of() {
             false,
         ),
         ("", false),
+        ("tiers = { by = { a = 't' }, quotas = { t = '4/s' } }", true),
+        (
+            "tiers = { by = { a = 't' }, quotas = { t = '5/s burst 1' } }",
+            true,
+        ),
+        (
+            "tiers = { by = { a = 't' }, quotas = { t = '9/s' } }",
+            false,
+        ),
     ] {
         fs::write(
             folder.path().join("limits.toml"),

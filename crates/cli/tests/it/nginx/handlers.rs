@@ -60,3 +60,41 @@ async fn a_path_parameter_with_surplus_slashes_is_its_value() {
         );
     }
 }
+
+/// The way out of a folder leads to the login as well, for whoever resolves it behind nginx.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_covers_the_paths_that_lead_up_to_it() {
+    let redis = Standalone::start();
+    let limits = "
+        [[policies]]
+        name = 'login'
+        quotas = '2/day'
+        key = 'global'
+        routes = ['/login']
+    ";
+    let gate = Gate::start(limits, &redis).await;
+    let refuses = "\"allow_ambiguous_paths\": false";
+    let file = fs::read_to_string(gate.json()).unwrap();
+    fs::write(
+        gate.json(),
+        file.replace(refuses, "\"allow_ambiguous_paths\": true"),
+    )
+    .unwrap();
+    gate.reload_fully().await;
+    let paths = [
+        "/login",
+        "/login",
+        "/x/../login",
+        "/x/%2e%2e/login",
+        "/x%2f..%2flogin",
+        "/../login",
+    ];
+    let mut statuses = Vec::new();
+    for path in paths {
+        let answer = Ask::new(format!("GET {path}"));
+        statuses.push(answer.send(gate.address()).await.status);
+    }
+    // What leads out of the root is refused by nginx itself.
+    assert_eq!(statuses[..5], [200, 200, 429, 429, 429]);
+    assert_ne!(statuses[5], 200);
+}
