@@ -148,7 +148,8 @@ fn decides(server: &ExaminedServer, ends_a_stop: Option<&'static str>) -> Findin
         return finding.change(change);
     }
     if server.refusal.is_none() && is_full(server) {
-        let means = "it has no memory left, and the failure rule acts for new callers";
+        let means =
+            "it has no memory left, and the failure rule acts for all callers that have room";
         let finding = Finding::new(subject, Grade::Wrong, "it refuses (OOM)", means);
         return finding.change("see eviction");
     }
@@ -228,7 +229,9 @@ fn is_full(server: &ExaminedServer) -> bool {
     let policy = setting(server, "maxmemory-policy").or_else(|| info(server, "maxmemory_policy"));
     let most = number(server, "maxmemory").filter(|most| *most > 0);
     let used = number(server, "used_memory").zip(most);
-    policy == Some("noeviction") && used.is_some_and(|(used, most)| used >= most)
+    // It evicts nothing, or nothing is left that it may evict: keys without an expiry stay under these policies.
+    let keeps = |policy: &str| policy == "noeviction" || policy.starts_with("volatile-");
+    policy.is_some_and(keeps) && used.is_some_and(|(used, most)| used >= most)
 }
 
 /// Keys that are gone already.

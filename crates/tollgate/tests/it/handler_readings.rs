@@ -53,7 +53,9 @@ async fn the_query_of_a_head_is_no_form_that_a_caller_could_choose() {
 /// The crate `headers` finds nothing behind a tab, nor in base64 without its padding.
 #[tokio::test]
 async fn credentials_that_typed_headers_do_not_find_are_none() {
-    let lines: [(&str, fn(usize) -> String); 3] = [
+    type Line = fn(usize) -> String;
+
+    let lines: [(&str, Line); 3] = [
         ("bearer", |n| format!("Bearer\tx{n}")),
         ("basic", |n| {
             format!(

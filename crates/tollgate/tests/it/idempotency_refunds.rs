@@ -18,7 +18,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tollgate::key::{Global, Header};
-use tollgate::{Backend, Concurrent, Limiter, MemoryBackend, Policy, Quota, RateLimitLayer};
+use tollgate::{
+    Backend, Concurrent, Limiter, LimiterBuilder, MemoryBackend, Policy, Quota, RateLimitLayer,
+};
 use tollgate_testkit::{Fault, Proxy, Standalone};
 
 const REPLAYS: u64 = 2;
@@ -51,7 +53,7 @@ impl Logins {
         let policy = policy.key(Global).once_by(Header::new("idempotency-key"));
         let limiter = Limiter::builder().policy(policy).backend(backend);
         let others = others.into_iter().map(|other| other.key(Global));
-        let limiter = others.fold(limiter, |limiter, other| limiter.policy(other));
+        let limiter = others.fold(limiter, LimiterBuilder::policy);
         let limiter = limiter.build().unwrap();
         let (begun, wrong) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
         let (beginning, guesses) = (Arc::clone(&begun), Arc::clone(&wrong));
