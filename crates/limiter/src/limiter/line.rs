@@ -222,27 +222,17 @@ impl Turn {
     /// Replaces the earlier decision by the one on the places.
     pub(super) fn enter_held(&mut self, held: &Decision) {
         let mut latest = held.verdicts().iter().enumerate();
-        let mut verdicts = Vec::with_capacity(self.decision.verdicts().len());
-        let limits = self.plan.entries().quotas();
-        let decided = limits.zip(self.decision.verdicts()).enumerate();
-        for (position, ((limit, ..), verdict)) in decided {
-            let newer = if limit.quota.is_held() {
-                latest.next()
-            } else {
-                None
-            };
-            verdicts.push(match newer {
-                Some((position, verdict)) => (held.verdict_at(position), *verdict),
+        let mut limits = self.plan.entries().quotas();
+        let decided = self.decision.verdicts().iter().enumerate();
+        let verdicts = decided.map(|(position, verdict)| {
+            // Ids stand behind all quotas.
+            let is_held = { limits.next() }.is_some_and(|(limit, ..)| limit.quota.is_held());
+            match is_held.then(|| latest.next()).flatten() {
+                Some((position, newer)) => (held.verdict_at(position), *newer),
                 None => (self.decision.verdict_at(position), *verdict),
-            });
-        }
-        // Ids stand behind all quotas, and go with the receipts of their charges.
-        let behind = self.decision.verdicts().iter().enumerate();
-        verdicts.extend(
-            behind
-                .skip(verdicts.len())
-                .map(|(position, verdict)| (self.decision.verdict_at(position), *verdict)),
-        );
+            }
+        });
+        let verdicts: Vec<_> = verdicts.collect();
         self.decision = Decision::apart(held.is_admitted(), verdicts);
     }
 

@@ -47,6 +47,7 @@ struct Groups {
 }
 
 /// The numbers of the keys that the requests of a call name, in the order of their first mention.
+#[derive(Default)]
 struct KeyNumbers<'a> {
     names: Vec<&'a [u8]>,
     /// A hash that no client can foresee, though clients choose identities.
@@ -54,13 +55,6 @@ struct KeyNumbers<'a> {
 }
 
 impl<'a> KeyNumbers<'a> {
-    fn of_about(names: usize) -> Self {
-        Self {
-            names: Vec::with_capacity(names),
-            numbers: HashMap::with_capacity(names),
-        }
-    }
-
     fn number(&mut self, name: &'a [u8]) -> u8 {
         *self.numbers.entry(name).or_insert_with(|| {
             self.names.push(name);
@@ -86,12 +80,17 @@ impl Plan {
         requests: impl IntoIterator<Item = &'a Request>,
     ) -> (Self, ScriptCall<'a>) {
         let requests: Vec<_> = requests.into_iter().collect();
-        let mut met = KeyNumbers::of_about(requests.len());
+        let mut met = KeyNumbers::default();
+        let keys = requests.iter().map(|request| {
+            // In the order of its words, in which ids stand last.
+            for ids in [false, true] {
+                let of_kind = request.names_of(ids);
+                of_kind.for_each(|name| _ = met.number(name));
+            }
+            request.names.iter().map(|name| met.number(name)).collect()
+        });
         let mut plan = Self {
-            order: Vec::with_capacity(requests.len()),
-            keys: (requests.iter())
-                .map(|request| request.names.iter().map(|name| met.number(name)).collect())
-                .collect(),
+            keys: keys.collect(),
             ..Self::default()
         };
         let Groups { mut groups, words } =
@@ -102,30 +101,13 @@ impl Plan {
         });
 
         let mut call = ScriptCall {
-            keys: Vec::with_capacity(met.names.len()),
+            keys: met.names,
             runs: Vec::new(),
         };
-        // By the state's number, which is its position among the keys.
-        let mut numbers = vec![None; met.names.len()];
         let mut last: Option<(usize, &[u8])> = None;
         for group in &groups {
             let words = &words[group.words];
-            for &member in &group.members {
-                let mut number = |key: u8| {
-                    let met_as = usize::from(key);
-                    *numbers[met_as].get_or_insert_with(|| {
-                        call.keys.push(met.names[met_as]);
-                        u8::try_from(call.keys.len() - 1).unwrap_or(u8::MAX)
-                    })
-                };
-                let keys = &mut plan.keys[member];
-                // In the order of the words.
-                for &name in &words.names {
-                    number(keys[name]);
-                }
-                keys.iter_mut().for_each(|key| *key = number(*key));
-                plan.order.push(member);
-            }
+            plan.order.extend_from_slice(&group.members);
             let head = (group.members.len(), &words.shape[..]);
             if last != Some(head) {
                 call.begin_run(head);

@@ -201,6 +201,14 @@ impl Request {
         }
     }
 
+    /// The names of its ids, or of all else.
+    pub(super) fn names_of(&self, ids: bool) -> impl Iterator<Item = &Name> {
+        let charges = self.work.charges().unwrap_or_default();
+        let is_id = move |index: usize| charges.get(index).is_some_and(|it| it.quota.is_once());
+        let names = self.names.iter().enumerate();
+        names.filter_map(move |(index, name)| (is_id(index) == ids).then_some(name))
+    }
+
     /// Says whether others wait for its answer.
     pub(crate) fn has_turn(&self) -> bool {
         matches!(self.known, Some(KnownPart::Turn(_)))
