@@ -40,7 +40,6 @@ pub(super) async fn run(
     dispatch.drop_unwanted(&mut jobs);
     let mut calls = by_shape(jobs);
     match calls.len() {
-        0 => true,
         1 => call(dispatch, place, connection, calls.swap_remove(0)).await,
         _ => {
             // Sent in this order, in one go, and run in it.
@@ -193,7 +192,7 @@ impl Prepared {
     /// A call of the script of its shape, if it has one.
     fn of(dispatch: &Dispatch, jobs: &[Job], departure: Option<&Departure>) -> Self {
         let (plan, call) = Plan::of(jobs.iter().map(|job| &*job.request));
-        let shape = Shape::of(&call).filter(|_| departure.is_none());
+        let shape = Shape::of(&call.runs, call.keys.len()).filter(|_| departure.is_none());
         match shape.and_then(|shape| dispatch.link.composed.script(shape)) {
             Some(script) => Self::with(dispatch, script, true, plan, &call, jobs.len()),
             None => Self::general(dispatch, jobs, departure),

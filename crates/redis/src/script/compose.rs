@@ -180,14 +180,8 @@ fn named(text: &str, rules: &[Rule], number: Option<usize>) -> String {
         position.map_or(0, |position| position + 1)
     };
     let others = (1..=rules.len()).filter(|other| *other != number);
-    let elsewhere: Vec<String> = others
-        .map(|other| format!("held{number} == key{other}"))
-        .collect();
-    let elsewhere = if elsewhere.is_empty() {
-        "false".to_owned()
-    } else {
-        elsewhere.join(" or ")
-    };
+    let elsewhere = others.map(|other| format!(" or held{number} == key{other}"));
+    let elsewhere = format!("false{}", elsewhere.collect::<String>());
     let usual = rules.get(number - 1).map_or(0, |rule| rule.usual_length());
     text.replace("state.", &format!("s{number}_"))
         .replace("charge.", &format!("c{number}_"))
@@ -211,7 +205,6 @@ fn is_field(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::ScriptCall;
 
     /// The words of a run of one charge of each of these rules, whatever it says.
     fn shape(rules: &[u8], times: u8) -> Option<Shape> {
@@ -223,11 +216,7 @@ mod tests {
             run.resize(end, 0);
         }
         run.extend(1..=u8::try_from(rules.len()).unwrap());
-        let keys = vec![&b"key"[..]; rules.len()];
-        Shape::of(&ScriptCall {
-            keys,
-            runs: vec![run],
-        })
+        Shape::of(&[run], rules.len())
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! The shapes of calls.
 
-use crate::wire::ScriptCall;
-
 /// What the requests of a call have in common: the rules of their charges. Their quotas, costs and keys are arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
@@ -87,9 +85,9 @@ pub(crate) fn is_composed(number: u8) -> bool {
 }
 
 impl Shape {
-    /// The shape of a call; `None` if only the general script decides it.
-    pub(crate) fn of(call: &ScriptCall<'_>) -> Option<Self> {
-        let (first, others) = call.runs.split_first()?;
+    /// The shape of a call of these runs, which name so many keys; `None` if only the general script decides it.
+    pub(crate) fn of(runs: &[Vec<u8>], keys: usize) -> Option<Self> {
+        let (first, others) = runs.split_first()?;
         let (is_granting, rules) = rules_of(first)?;
         let are_alike = { others.iter() }.all(|run| rules_of(run) == Some((is_granting, rules)));
         let width = rules.iter().flatten().count();
@@ -98,7 +96,7 @@ impl Shape {
             .take(width)
             .eq(first.iter().copied().skip(first.len() - width));
         let is_once = others.is_empty() && first.first() == Some(&1);
-        let is_alone = is_once && numbers && call.keys.len() == width;
+        let is_alone = is_once && numbers && keys == width;
         are_alike.then_some(Self {
             is_alone,
             is_granting,

@@ -63,7 +63,9 @@ impl Server {
 
     /// The reply of the script of the call's shape, or of the general one if that leaves the call to it.
     fn call(&mut self, call: &ScriptCall<'_>) -> Value {
-        if let Some(script) = Shape::of(call).and_then(|shape| self.composed.script(shape)) {
+        if let Some(script) =
+            Shape::of(&call.runs, call.keys.len()).and_then(|shape| self.composed.script(shape))
+        {
             let mut load = redis::cmd("SCRIPT");
             let load = load.arg("LOAD").arg(script.source());
             load.exec(&mut self.redis).unwrap();

@@ -151,7 +151,9 @@ impl World {
 
     /// The reply of the script of the call's shape, or of the general one if there is none or if that leaves the call to it.
     fn reply_to(&mut self, call: &ScriptCall<'_>) -> RedisResult<Value> {
-        if let Some(script) = Shape::of(call).and_then(|shape| self.composed.script(shape)) {
+        if let Some(script) =
+            Shape::of(&call.runs, call.keys.len()).and_then(|shape| self.composed.script(shape))
+        {
             let load = redis::cmd("SCRIPT")
                 .arg("LOAD")
                 .arg(script.source())

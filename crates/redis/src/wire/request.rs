@@ -187,8 +187,7 @@ impl Request {
             let has_rule = script::is_composed(charge.scope.unit().number());
             has_rule && charge.mode == Mode::Enforce && is_plain(&charge.quota)
         };
-        let is_short = (1..=most).contains(&charges.len());
-        let may_have_one = is_short && charges.iter().all(is_usual);
+        let may_have_one = (1..=most).contains(&charges.len()) && charges.iter().all(is_usual);
         let numbers = charges.iter().map(|charge| charge.scope.unit().number());
         may_have_one.then(|| [verb].into_iter().chain(numbers).collect())
     }
@@ -241,25 +240,34 @@ impl Request {
             // 16 kB are read, cut and written whole, and a bisection reads ten entries. The weight is above the count of
             // instructions, because most of the time is waiting for memory.
             Unit::SlidingLog { .. } => 32,
-            // Of what is held, 23,000 to 45,000.
-            Unit::Held | Unit::Gcra => 3,
-            _ => 5 + rolling(unit),
+            Unit::Gcra => 1,
+            _ => 3 + rolling(unit),
         };
+        let settled = |unit| 2 + of(unit);
         match &self.work {
-            Work::Decide(charges, at_least) => {
-                let each = charges.iter().map(|charge| of(charge.scope.unit()));
-                each.sum::<usize>() * (1 + usize::from(at_least.is_some()))
-            }
+            Work::Decide(charges, None) => (charges.iter())
+                .map(|charge| {
+                    let is_usual = charge.mode == Mode::Enforce && is_plain(&charge.quota);
+                    of(charge.scope.unit()) + 3 * usize::from(!is_usual)
+                })
+                .sum(),
+            Work::Decide(charges, Some(_)) => (charges.iter())
+                .map(|charge| 2 * settled(charge.scope.unit()))
+                .sum(),
             Work::Credit(receipt, n) => {
-                let id = receipt.id_to_close(*n).map_or(0, |_| of(Unit::Once));
-                let unit = receipt.scope().unit();
-                // A credit may have to look at 32 earlier credits, and to write them.
-                let back = if unit == Unit::Gcra { 12 } else { of(unit) };
+                let id = receipt.id_to_close(*n).map_or(0, |_| settled(Unit::Once));
+                let back = match receipt.scope().unit() {
+                    // It may have to look at 32 earlier credits, and to write them.
+                    Unit::Gcra => 12,
+                    // 23,000 to 45,000 instructions, as an acquire.
+                    Unit::Held => of(Unit::Held),
+                    unit => settled(unit),
+                };
                 back + id
             }
-            Work::Debit(receipt, _) => of(receipt.scope().unit()),
-            Work::Reset(scope) => of(scope.unit()),
-            Work::Tell(_) => of(Unit::Held),
+            Work::Debit(receipt, _) => settled(receipt.scope().unit()),
+            Work::Reset(scope) => settled(scope.unit()),
+            Work::Tell(_) => settled(Unit::Held),
         }
     }
 }

@@ -152,8 +152,6 @@ pub(crate) mod known {
 pub(crate) mod script {
     use std::sync::Arc;
 
-    use super::wire::ScriptCall;
-
     #[derive(Debug, Default)]
     pub(crate) struct Script;
 
@@ -171,7 +169,7 @@ pub(crate) mod script {
     pub(crate) struct Shape;
 
     impl Shape {
-        pub(crate) fn of(_: &ScriptCall<'_>) -> Option<Self> {
+        pub(crate) fn of(_runs: &[Vec<u8>], _keys: usize) -> Option<Self> {
             None
         }
     }
