@@ -6,8 +6,8 @@
 //!
 //! A skeleton says where they stand. `--@each`, `--@budgets`, `--@ban` and `--@id` repeat the lines down to `--@end` for these
 //! charges, of which `$` is the number. `--@granting` and `--@with_id` keep lines for calls for as much as there is, and for shapes
-//! with an id. `ban.` and `id.` are the
-//! charges of the ban and of the id.
+//! with an id. Any other `--@` is the name of a part of `shape.lua`, or of a step of the charge's rule. `ban.` and `id.` are the charges
+//! of the ban and of the id.
 
 use std::collections::BTreeSet;
 

@@ -47,7 +47,6 @@ struct Groups {
 }
 
 /// The numbers of the keys that the requests of a call name, in the order of their first mention.
-#[derive(Default)]
 struct KeyNumbers<'a> {
     names: Vec<&'a [u8]>,
     /// A hash that no client can foresee, though clients choose identities.
@@ -80,12 +79,15 @@ impl Plan {
         requests: impl IntoIterator<Item = &'a Request>,
     ) -> (Self, ScriptCall<'a>) {
         let requests: Vec<_> = requests.into_iter().collect();
-        let mut met = KeyNumbers::default();
+        let (names, numbers) = (
+            Vec::with_capacity(requests.len()),
+            HashMap::with_capacity(requests.len()),
+        );
+        let mut met = KeyNumbers { names, numbers };
         let keys = requests.iter().map(|request| {
             // In the order of its words, in which ids stand last.
-            for ids in [false, true] {
-                let of_kind = request.names_of(ids);
-                of_kind.for_each(|name| _ = met.number(name));
+            if request.names_of(true).next().is_some() {
+                { request.names_of(false) }.for_each(|name| _ = met.number(name));
             }
             request.names.iter().map(|name| met.number(name)).collect()
         });

@@ -90,7 +90,7 @@ async fn an_identity_is_told_as_it_stands_in_the_name_and_can_be_unbanned_by_its
         Key::tuple([
             &v4,
             &address,
-            &Key::tuple([&Key::from("alice"), &Key::missing()]),
+            &Key::tuple([&Key::from("alice"), &Key::from("bob")]),
         ]),
         Key::bytes(b"{17}\0*"),
         Key::from(7_u64),

@@ -50,6 +50,7 @@ impl Ear {
 
 fn typed(content_type: Option<&str>) -> Request<Body> {
     let mut request = from("10.0.0.1");
+    *request.method_mut() = http::Method::POST;
     *request.uri_mut() = "/shop.v1.Orders/Place".parse().unwrap();
     if let Some(content_type) = content_type {
         let value = content_type.parse().unwrap();
