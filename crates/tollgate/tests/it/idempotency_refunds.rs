@@ -172,7 +172,7 @@ fn in_line() -> Policy {
     Policy::new("smooth", quota.wait_up_to(Duration::from_secs(10)))
 }
 
-/// A replay waits in the line as its first attempt does, and that hangs up before its turn.
+/// Replays wait in line behind their first attempt, which hangs up before its turn.
 #[tokio::test]
 async fn hanging_up_in_a_line_makes_no_replay_free() {
     const QUOTA: u64 = 3;
@@ -208,7 +208,7 @@ async fn hanging_up_in_a_line_makes_no_replay_free() {
     }
 }
 
-/// A request that has waited, and then finds no place, is refused, and its id with it.
+/// A refund closes the id, whatever the request went through before: a turn, a place, both or none.
 #[tokio::test]
 async fn a_refund_behind_a_turn_or_a_place_makes_no_wrong_guess_free() {
     const QUOTA: u64 = 3;

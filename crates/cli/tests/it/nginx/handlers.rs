@@ -24,17 +24,21 @@ fn charged(redis: &Standalone) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_path_parameter_with_surplus_slashes_is_its_value() {
-    let redis = Standalone::start();
-    let gate = Gate::start(LIMITS, &redis).await;
-    // Paths with doubled slashes pass only if the file allows them.
+/// Otherwise paths with doubled slashes or dots are refused.
+async fn allow_ambiguous_paths(gate: &Gate) {
     let file = fs::read_to_string(gate.json()).unwrap();
     let refuses = "\"allow_ambiguous_paths\": false";
     assert!(file.contains(refuses));
     let file = file.replace(refuses, "\"allow_ambiguous_paths\": true");
     fs::write(gate.json(), file).unwrap();
     gate.reload_fully().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_parameter_with_surplus_slashes_is_its_value() {
+    let redis = Standalone::start();
+    let gate = Gate::start(LIMITS, &redis).await;
+    allow_ambiguous_paths(&gate).await;
     let cases = [
         ("07", "7"),
         ("07/", "7"),
@@ -73,14 +77,7 @@ async fn a_limit_covers_the_paths_that_lead_up_to_it() {
         routes = ['/login']
     ";
     let gate = Gate::start(limits, &redis).await;
-    let refuses = "\"allow_ambiguous_paths\": false";
-    let file = fs::read_to_string(gate.json()).unwrap();
-    fs::write(
-        gate.json(),
-        file.replace(refuses, "\"allow_ambiguous_paths\": true"),
-    )
-    .unwrap();
-    gate.reload_fully().await;
+    allow_ambiguous_paths(&gate).await;
     let paths = [
         "/login",
         "/login",

@@ -97,7 +97,7 @@ async fn a_call_is_refused_in_grpc_and_other_methods_in_http() {
                 .body(Full::new(Bytes::from_static(&[0; 5])));
             let answer = client.request(call.unwrap()).await.unwrap();
 
-            // then clients of gRPC are told in gRPC, and others in HTTP
+            // then clients of gRPC are answered in gRPC, and others in HTTP
             let told = ["grpc-status", "content-type"];
             let told = told.map(|name| answer.headers().get(name).map(HeaderValue::as_bytes));
             let expected = match method {
