@@ -371,7 +371,7 @@ impl<'a> Look<'a> {
     }
 
     async fn rights_of_script(&mut self) -> Result<(), BackendError> {
-        let asked = rights::lacking(&mut self.connection, &self.link.prefix);
+        let asked = rights::refused(&mut self.connection, &self.link.prefix);
         for (command, error) in within(self.link.deadline, asked).await? {
             self.lacks(command, &error);
         }

@@ -37,12 +37,12 @@ pub(crate) fn try_each(asked: &mut Pipeline, prefix: &str) {
 
 /// Fails with the first right that is missing, or the first command that the server does not have.
 pub(crate) fn check(answers: impl IntoIterator<Item = Value>) -> Result<(), BackendError> {
-    let first = lacking_in(answers).next();
+    let first = errors(answers).find(|(command, error)| is_grave(command, error));
     first.map_or(Ok(()), |(command, error)| Err(refusal(command, &error)))
 }
 
-/// Each of the script's commands that cannot be run, and the server's answer.
-pub(crate) async fn lacking(
+/// Each of the script's commands that cannot be run, and the server's answer. That may be about all writes, too.
+pub(crate) async fn refused(
     connection: &mut Commands,
     prefix: &str,
 ) -> Result<Vec<(&'static str, RedisError)>, BackendError> {
@@ -50,17 +50,19 @@ pub(crate) async fn lacking(
     try_each(&mut asked, prefix);
     let answers = connection.send_packed_commands(&asked, 0, COMMANDS.len());
     let answers = answers.await.map_err(|error| refusal("TIME", &error))?;
-    Ok(lacking_in(answers).collect())
+    let is_told = |command: &str, error: &RedisError| {
+        is_grave(command, error) || matches!(error.code(), Some("OOM" | "MISCONF" | "NOREPLICAS"))
+    };
+    Ok(errors(answers)
+        .filter(|(command, error)| is_told(command, error))
+        .collect())
 }
 
-fn lacking_in(
+fn errors(
     answers: impl IntoIterator<Item = Value>,
 ) -> impl Iterator<Item = (&'static str, RedisError)> {
     let commands = COMMANDS.into_iter().zip(answers);
-    commands.filter_map(|((command, _), answer)| {
-        let error = answer.extract_error().err()?;
-        is_grave(command, &error).then_some((command, error))
-    })
+    commands.filter_map(|((command, _), answer)| Some((command, answer.extract_error().err()?)))
 }
 
 /// Errors other than a missing right (no memory, no replicas, another node's slot) are left to the decisions.

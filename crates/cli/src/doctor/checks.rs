@@ -1,6 +1,6 @@
 //! Findings about one server.
 
-use tollgate::ExaminedServer;
+use tollgate::{BackendError, ExaminedServer, FailureKind};
 
 use super::{Finding, Grade};
 use crate::figures::{about, grouped, percent};
@@ -147,7 +147,8 @@ fn decides(server: &ExaminedServer, ends_a_stop: Option<&'static str>) -> Findin
         let finding = Finding::new(subject, Grade::Wrong, "it refuses (CLUSTERDOWN)", means);
         return finding.change(change);
     }
-    if server.refusal.is_none() && is_full(server) {
+    let refusal = server.refusal.as_ref().map(BackendError::kind);
+    if refusal == Some(FailureKind::OutOfMemory) || (refusal.is_none() && is_full(server)) {
         let means =
             "it has no memory left, and the failure rule acts for all callers that have room";
         let finding = Finding::new(subject, Grade::Wrong, "it refuses (OOM)", means);
@@ -161,7 +162,7 @@ fn decides(server: &ExaminedServer, ends_a_stop: Option<&'static str>) -> Findin
             "a new connection of the service works",
         ),
         Some(refusal) => {
-            let means = "a new connection of the service is refused, and the failure rule acts";
+            let means = "the service's decisions fail, and the failure rule acts";
             let finding = Finding::new(subject, Grade::Wrong, refusal.to_string(), means);
             finding.change("see \"Logs and errors\" in docs/redis.md")
         }
@@ -224,7 +225,7 @@ fn memory_limit(server: &ExaminedServer) -> Finding {
     Finding::new(subject, Grade::Fine, was, means)
 }
 
-/// True if the server refuses what needs memory.
+/// True if the server refuses what needs memory. A node of a cluster has not been tried with a write.
 fn is_full(server: &ExaminedServer) -> bool {
     let policy = setting(server, "maxmemory-policy").or_else(|| info(server, "maxmemory_policy"));
     let most = number(server, "maxmemory").filter(|most| *most > 0);

@@ -290,6 +290,18 @@ fn each_right_that_decisions_need_is_named_if_it_is_missing_and_passwords_are_no
             "memory"
         ]
     );
+    // That writes are refused is tried, not read.
+    for (setting, bad, good, says) in [
+        ("maxmemory", "1", "64mb", "(OOM)"),
+        ("min-replicas-to-write", "1", "0", "(NOREPLICAS)"),
+    ] {
+        let _set = server.command(&["CONFIG", "SET", setting, bad]);
+        let (code, found) = findings(&["--redis", &url]);
+        assert_eq!(code, Some(3), "{found:#?}");
+        let decides = finding(&found, "decisions");
+        assert!(decides.was.contains(says), "{decides:?}");
+        let _set = server.command(&["CONFIG", "SET", setting, good]);
+    }
     // With those that the help names nothing is.
     words.extend(["+info", "+config|get", "+scan", "+memory|usage"]);
     let _set = server.command(&words);
