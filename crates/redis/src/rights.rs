@@ -50,12 +50,10 @@ pub(crate) async fn refused(
     try_each(&mut asked, prefix);
     let answers = connection.send_packed_commands(&asked, 0, COMMANDS.len());
     let answers = answers.await.map_err(|error| refusal("TIME", &error))?;
-    let is_told = |command: &str, error: &RedisError| {
-        is_grave(command, error) || matches!(error.code(), Some("OOM" | "MISCONF" | "NOREPLICAS"))
-    };
-    Ok(errors(answers)
-        .filter(|(command, error)| is_told(command, error))
-        .collect())
+    let writes =
+        |error: &RedisError| matches!(error.code(), Some("OOM" | "MISCONF" | "NOREPLICAS"));
+    let refused = errors(answers).filter(|(name, error)| is_grave(name, error) || writes(error));
+    Ok(refused.collect())
 }
 
 fn errors(
@@ -67,9 +65,7 @@ fn errors(
 
 /// Errors other than a missing right (no memory, no replicas, another node's slot) are left to the decisions.
 fn is_grave(command: &str, error: &RedisError) -> bool {
-    match refusal(command, error).kind() {
-        FailureKind::Forbidden => true,
-        FailureKind::WrongServer => error.code() == Some("ERR"),
-        _ => false,
-    }
+    let kind = refusal(command, error).kind();
+    kind == FailureKind::Forbidden
+        || (kind == FailureKind::WrongServer && error.code() == Some("ERR"))
 }
